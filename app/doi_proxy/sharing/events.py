@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from doi_proxy.errors import UpstreamPaused
 from doi_proxy.sharing.memory import SharedMemory
 
 #: Seconds since the epoch, until the year 9999. An event that is read may be forged.
@@ -41,8 +42,8 @@ ABANDONED: Final = 30
 _COUNTED: Final = frozenset({"purge", "deny", "worker"})
 #: The kinds that have an end.
 LASTING: Final = frozenset({"outage", "pause", "refusal", "store"})
-#: The cause of a pause in a worker that obeys the pause of another one: UpstreamPaused.
-_OBEYED: Final = "upstream-paused"
+#: The cause of a pause in a worker that obeys the pause of another one.
+_OBEYED: Final = UpstreamPaused.token
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -173,7 +173,7 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
                 if value["type"].upper() == "HS_PUBKEY":
                     with suppress(ValueError, KeyError, TypeError):
                         key, name = read_value_data(value), f"{index}:{record.handle.upper()}"
-                        size = len(key) + len(name)
+                        size = len(key) + len(name.encode(errors="surrogatepass"))
                         if len(key) <= _MAX_KEY_BYTES and size <= room:
                             keys[name] = key
                             room -= size

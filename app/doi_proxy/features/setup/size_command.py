@@ -20,7 +20,7 @@ def show_size(settings: Settings, load: Load, answer: float | None, *, as_json: 
     has = Has(settings.upstream_rate, settings.upstream_max_concurrency, settings.workers)
     need = need_of(load, answer or _ANSWER, settings.cache_ttl_ceiling, settings.cache_grace)
     if as_json:
-        found = {**asdict(need), "load": load._asdict(), "first_limit": need.first_limit(has).strip("`")}
+        found = {**asdict(need), "load": load._asdict(), "first_limit": need.first_limit(has)}
         print(json.dumps({**found, "advice": need.advice(has)}))
         return 0
     print(
@@ -30,5 +30,5 @@ def show_size(settings: Settings, load: Load, answer: float | None, *, as_json: 
     rows = [*write_rows([need], has), ("what to run", "; ".join(need.advice(has)))]
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
-        print(f"{label:{width}}  {value.replace('`', '')}")
+        print(f"{label:{width}}  {value}")
     return 0

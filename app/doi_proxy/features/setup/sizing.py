@@ -43,11 +43,11 @@ _FACTORS: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
 class Limit(StrEnum):
-    """What a load meets first. The value is the word of docs/scale.md."""
+    """What a load meets first: a setting, or the processors."""
 
     NOTHING = "nothing"
-    TOKENS = "`upstream_rate`"
-    PLACES = "`upstream_max_concurrency`"
+    TOKENS = "upstream_rate"
+    PLACES = "upstream_max_concurrency"
     PROCESSORS = "processors"
 
 
