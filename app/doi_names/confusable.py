@@ -15,9 +15,9 @@ from doi_names.name import HandleName
 #: The most warnings about one name: 8 kB of soft hyphens would be 4,000.
 MAX_WARNINGS: Final = 10
 
-#: The prefixes that agencies assign (ISO 26324, section 4.2, allows others). That of an ISBN-A begins with its element
-#: of EAN.UCC (DOI Handbook, ISBN-A).
-USUAL_PREFIX: Final = re.compile(r"10\.(?:[0-9]{4,9}|97[89])(?:\.[0-9]{1,9})*")
+#: The prefixes that agencies assign (ISO 26324, section 4.2, allows others), those of ISBN-As, which begin with 978 or
+#: 979 (DOI Handbook, ISBN-A), and that of shortDOIs.
+USUAL_PREFIX: Final = re.compile(r"10(?:\.(?:[0-9]{4,9}|97[89])(?:\.[0-9]{1,9})*)?")
 _MAX_SHOWN: Final = 40
 
 #: What looks like an ASCII character. Full-width forms are computed.
