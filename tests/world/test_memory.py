@@ -42,3 +42,18 @@ def test_a_stale_answer_leaves_nothing(path: str) -> None:
             assert world.get(path.format(f"10.5555/{number}")).status in (200, 302)
             world.sleep(20)
         assert count_requests() == before
+
+
+@table("path", ("/{}", "/{}?auth", "/api/handles/{}?auth=true"))
+@table("kind", ("reset", "hang"))
+def test_a_stale_record_that_the_client_refuses_leaves_nothing(path: str, kind: str) -> None:
+    before, refused = count_requests(), {"Cache-Control": "stale-if-error=0"}
+    with World(cache_ttl_ceiling=60) as world:
+        world.upstream.put("10.5555/1", url="https://example.org/")
+        assert world.get("/10.5555/1").status == 302
+        world.sleep(90)
+        world.upstream.fault(EVERY_NAME, kind)
+        for _ in range(3):
+            assert world.get(path.format("10.5555/1"), None, **refused).status in (502, 504)
+            world.sleep(20)
+        assert count_requests() == before

@@ -77,6 +77,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     name: HandleName
     entry: Entry
     origin: Origin
+    #: It has no traceback: its frames hold this object, and the garbage collector does not look into it.
     failure: CouldNotVerify | None = None
     #: Why there is no record, if a local record says so.
     tombstone: Tombstone | None = None

@@ -266,7 +266,7 @@ class Resolver:
             self.failures.remember(name.key, slow, self._clock())
             return Resolution(name, entry, stale_origin(entry), slow)
         except CouldNotVerify as failure:
-            return Resolution(name, entry, stale_origin(entry), failure)
+            return Resolution(name, entry, stale_origin(entry), failure.without_traceback())
         return Resolution(name, fresh, origin)
 
     async def _resolve_past_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
@@ -288,7 +288,7 @@ class Resolver:
                     known = await self.cache.get(name.key)
             if known is None or not known.is_usable(self._clock()):
                 raise
-            return Resolution(name, known, stale_origin(known), failure)
+            return Resolution(name, known, stale_origin(known), failure.without_traceback())
 
     async def _find_proof(self, key: str, conditions: Conditions) -> Entry | None:
         """A fresh entry that a signature proves: of memory, or of another process."""
@@ -331,4 +331,4 @@ def _is_too_stale(entry: Entry, now: float, conditions: Conditions) -> bool:
 def _refuse_too_stale(found: Resolution, conditions: Conditions, now: float) -> None:
     """Raise the failure of the upstream if the stale record is older than the caller accepts."""
     if found.failure is not None and _is_too_stale(found.entry, now, conditions):
-        raise found.failure
+        raise found.failure.without_traceback()

@@ -144,7 +144,7 @@ class Responder:
             found = await self._resolver.resolve(_read_name(request), self._conditions(request, peer))
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
                 # The client would take a stale record for the word of a primary server.
-                raise found.failure
+                raise found.failure.without_traceback()
             return self._write(request, found, await convert(request, found))
         except errors.FAILURES as error:
             return self._write_error(request, errors.as_failure(error))
