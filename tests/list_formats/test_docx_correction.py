@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Final, cast
 
 import pytest
 
-from doi_proxy.list_formats.docx import read_docx
+from doi_proxy.list_formats.docx import UnreadableDocument, read_docx
 from doi_proxy.list_formats.docx_correction import Correction, correct_docx
 from tests.table import table
 
@@ -118,7 +118,9 @@ async def test_an_archive_that_is_not_plain_is_left_alone() -> None:
     # The picture of the directory is where the text is. The other archive has something before its first file.
     second = data.index(b"PK\x01\x02", at + 4)
     for odd in (data[: at + 42] + data[second + 42 : second + 46] + data[at + 46 :], b"#!" + data):
-        assert await corrected(odd, "10.1000/x") is None
+        # Newer patches of Python do not read files that overlap, so there is no text to correct.
+        with suppress(UnreadableDocument):
+            assert await corrected(odd, "10.1000/x") is None
 
 
 async def test_the_directory_follows_the_files() -> None:
