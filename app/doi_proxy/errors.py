@@ -410,7 +410,7 @@ class DamagedEntry(StoreError):
 
 
 class BucketSettling(StoreError):
-    """A server of the store took over the tokens a moment ago, and gives none yet."""
+    """A server of the store began to count the tokens a moment ago, and gives none yet."""
 
 
 class ConfigurationError(DoiProxyError):

@@ -67,6 +67,9 @@ class Row:
         """Replace the numbers of a bucket."""
         raise NotImplementedError
 
+    def settle_bucket(self, name: str) -> None:
+        """Let a new bucket be full: its server has counted its tokens for long. Without a server, it is."""
+
     def set_lease(self, key: str, seconds: float | None) -> None:
         """Let a lease end after so many seconds from now, or never."""
         raise NotImplementedError
@@ -114,6 +117,11 @@ class SqliteRow(Row):
         return store
 
 
+def settle_bucket(client: Any, key: str) -> None:
+    """Let the server of a client have counted the tokens of a bucket for long."""
+    client.hset(key, mapping={"server": client.info("server")["run_id"]})
+
+
 class ServerRow(Row):
     """One server, the primary that Sentinel names, or a cluster: `clients` are those of its primaries."""
 
@@ -149,6 +157,10 @@ class ServerRow(Row):
         client, partition = self._find(name)
         client.hset(partition.bucket(name), mapping={field: str(value) for field, value in fields.items()})
 
+    def settle_bucket(self, name: str) -> None:
+        client, partition = self._find(name)
+        settle_bucket(client, partition.bucket(name))
+
     def set_lease(self, key: str, seconds: float | None) -> None:
         client, partition = self._find(key)
         if seconds is None:
@@ -173,9 +185,15 @@ class _ModelClient:
         self.set, self.persist = partial(self._call, "SET"), partial(self._call, "PERSIST")
         self.pexpire = partial(self._call, "PEXPIRE")
 
+        self._keys = server.keys
+
     def hset(self, key: str, *, mapping: Mapping[str, str]) -> None:
         """Replace the values of fields."""
         self._call("HSET", key, *chain.from_iterable(mapping.items()))
+
+    def info(self, _: str) -> dict[str, str]:
+        """What identifies the server."""
+        return {"run_id": self._keys.run_id}
 
 
 class ModelRow(ServerRow):

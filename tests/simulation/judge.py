@@ -304,13 +304,9 @@ class Judge:
         self.unwritten_since = inf
         self._silent_until = min(self._silent_until, self.world.loop.time())
 
-    def lose_store(self, *, is_server: bool) -> None:
-        """The store has lost its data. What a worker answered before is in its memory alone.
-
-        A server's budget may be full again (docs/valkey.md, "The budget").
-        """
+    def lose_store(self) -> None:
+        """The store has lost its data. What a worker answered before is in its memory alone."""
         self._lost_at = self.world.loop.time()
-        self._tokens = BURST if is_server else self._tokens
 
     def forget(self, name: str) -> None:
         """A name was purged, so its answer may be lost."""

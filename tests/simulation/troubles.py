@@ -67,7 +67,7 @@ class Troubles:
     def lose(self) -> None:
         """The file of the store is deleted."""
         if self._begin_outage(WRITTEN_AFTER):
-            self._judge.lose_store(is_server=False)
+            self._judge.lose_store()
             for file in self._world.store_path.parent.glob(f"{self._world.store_path.name}*"):
                 if "coordination" not in file.name:
                     file.unlink()
@@ -89,7 +89,7 @@ class Troubles:
     def damage(self, byte: int) -> None:
         """Some bytes of the file of the store are others."""
         if self._begin_outage(WRITTEN_AFTER):
-            self._judge.lose_store(is_server=False)
+            self._judge.lose_store()
             with self._world.store_path.open("r+b") as file:
                 size = file.seek(0, 2)
                 file.seek(byte % max(1, size))
@@ -122,7 +122,7 @@ class Troubles:
         }
         if self._begin_outage(seconds, end[what], is_silent=what in _SILENT):
             if what == "lose":
-                self._judge.lose_store(is_server=True)
+                self._judge.lose_store()
             start[what]()
 
     def _begin_outage(self, seconds: float, end: Callable[[], None] = lambda: None, *, is_silent: bool = False) -> bool:

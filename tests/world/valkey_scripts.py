@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from math import ceil, inf, isinf
+from math import inf, isinf
 from typing import Any, Final
 
 from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
@@ -210,10 +210,10 @@ class _Bucket:
         self.blocked_until = blocked_until or 0.0
         self.blocked_for = min(max(0.0, self.blocked_until - max(self.now, self.at)), MAX_BACK_OFF)
 
-    def write(self, tokens: float, blocked_for: float, idle: float) -> None:
+    def write(self, tokens: float, blocked_for: float) -> None:
         times = "at", f"{self.now:.17g}", "blocked_until", f"{self.now + blocked_for:.17g}"
         self._keys.call("HSET", self._name, "tokens", f"{tokens:.17g}", *times)
-        self._keys.call("EXPIRE", self._name, ceil(min(MAX_IDLE, idle + 60)))
+        self._keys.call("EXPIRE", self._name, MAX_IDLE)
 
 
 def take(keys: Keys, names: Sequence[bytes], arguments: Sequence[bytes]) -> Reply:
@@ -232,7 +232,7 @@ def take(keys: Keys, names: Sequence[bytes], arguments: Sequence[bytes]) -> Repl
         tokens, blocked_for = tokens - count, 0.0
     else:
         wait = blocked_for + missing / rate if rate > 0 else inf
-    bucket.write(tokens, blocked_for, blocked_for + ((burst - tokens) / rate if rate > 0 else MAX_IDLE))
+    bucket.write(tokens, blocked_for)
     if settles_until > bucket.now and blocked_for == 0:
         return SETTLING_REPLY
     return b"inf" if isinf(wait) else f"{wait:.17g}".encode()
@@ -244,7 +244,7 @@ def _settle(keys: Keys, name: bytes, now: float, *, is_back: bool) -> float:
     server, settles_until = keys.run_id.encode(), _read_number(known_until) or 0.0
     if settles_until > now + SETTLING:
         settles_until = 0.0
-    if (known is not None and known != server) or (is_back and settles_until <= now):
+    if known != server or (is_back and settles_until <= now):
         settles_until = now + SETTLING
     keys.call("HSET", name, "server", server, "settles_until", f"{settles_until:.17g}")
     return settles_until
@@ -253,7 +253,7 @@ def _settle(keys: Keys, name: bytes, now: float, *, is_back: bool) -> float:
 def back_off(keys: Keys, names: Sequence[bytes], arguments: Sequence[bytes]) -> Reply:
     """Empty a bucket for some seconds."""
     bucket = _Bucket(keys, names[0])
-    bucket.write(0.0, max(bucket.blocked_for, min(float(arguments[0]), MAX_BACK_OFF)), MAX_IDLE)
+    bucket.write(0.0, max(bucket.blocked_for, min(float(arguments[0]), MAX_BACK_OFF)))
     return 1
 
 

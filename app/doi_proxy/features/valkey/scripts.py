@@ -7,8 +7,8 @@ from doi_proxy.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMO
 from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, ROUNDING
 from doi_proxy.store.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED
 
-#: Seconds for which a server gives no token after it took over a bucket. In this time, each process that used its own
-#: part of the budget finds the server: it tries the store at each token, at most PAUSE and two searches late.
+#: Seconds for which a server gives no token after its first look at a bucket. In this time, each process that used its
+#: own part of the budget finds the server: it tries the store at each token, at most PAUSE and two searches late.
 SETTLING: Final = 2.0
 #: What TAKE returns meanwhile.
 SETTLING_REPLY: Final = b"settling"
@@ -208,20 +208,19 @@ _BUCKET: Final = f"""{_NOW}{_HEAL}
 local held = heal('HMGET', KEYS[1], 'tokens', 'at', 'blocked_until')
 local at, blocked_until = tonumber(held[2]) or now, tonumber(held[3]) or 0
 local blocked_for = math.min(math.max(0, blocked_until - math.max(now, at)), {MAX_BACK_OFF})
-local function write(tokens, blocked_for, idle)
+local function write(tokens, blocked_for)
     redis.call('HSET', KEYS[1], 'tokens', string.format('%.17g', tokens), 'at', string.format('%.17g', now),
         'blocked_until', string.format('%.17g', now + blocked_for))
-    redis.call('EXPIRE', KEYS[1], math.ceil(math.min({MAX_IDLE}, idle + 60)))
+    redis.call('EXPIRE', KEYS[1], {MAX_IDLE})
 end
 """
 
 #: KEYS[1] is the bucket. ARGV are rate, burst, leaving, count, and 1 for a caller that is back from an outage. Takes
-#: `count` tokens and returns 0. If there are fewer, returns the seconds until there are enough, as text. A bucket that
-#: has been full for a minute expires.
+#: `count` tokens and returns 0. If there are fewer, returns the seconds until there are enough, as text.
 #:
-#: A failover can lose the newest writes, and while it lasts, each process spends its part of the tokens by itself. If
-#: another server gave the last token (`server`), or the caller is back from an outage, the bucket is therefore empty
-#: until `settles_until`. A user who may not call INFO does not learn of another server.
+#: A failover can lose the newest writes and a restart all of them. Meanwhile, each process spends its part of the
+#: tokens by itself. So the bucket is empty until `settles_until` if this server has not looked at it before (`server`),
+#: or if the caller is back from an outage. A user who may not call INFO learns of a server without the bucket alone.
 TAKE: Final = (
     _BUCKET
     + f"""
@@ -231,7 +230,7 @@ local server = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or 
 local settles_until = tonumber(known[2]) or 0
 -- A later time was written before the clock was set back.
 if settles_until > now + {SETTLING} then settles_until = 0 end
-if known[1] and known[1] ~= server or ARGV[5] == '1' and settles_until <= now then
+if not known[1] or known[1] ~= server or ARGV[5] == '1' and settles_until <= now then
     settles_until = now + {SETTLING}
 end
 redis.call('HSET', KEYS[1], 'server', server or '', 'settles_until', string.format('%.17g', settles_until))
@@ -249,7 +248,7 @@ elseif rate > 0 then
 else
     wait = math.huge
 end
-write(tokens, blocked_for, blocked_for + (rate > 0 and (burst - tokens) / rate or {MAX_IDLE}))
+write(tokens, blocked_for)
 if settles_until > now and blocked_for == 0 then return '{SETTLING_REPLY.decode()}' end
 return wait == math.huge and 'inf' or string.format('%.17g', wait)
 """
@@ -260,7 +259,7 @@ return wait == math.huge and 'inf' or string.format('%.17g', wait)
 BACK_OFF: Final = (
     _BUCKET
     + f"""
-write(0, math.max(blocked_for, math.min(tonumber(ARGV[1]), {MAX_BACK_OFF})), {MAX_IDLE})
+write(0, math.max(blocked_for, math.min(tonumber(ARGV[1]), {MAX_BACK_OFF})))
 return 1
 """
 )
