@@ -114,7 +114,7 @@ def _row(label: str, runs: list[_Failover]) -> tuple[str, ...]:
         _spread([run.replica for run in runs]),
         _spread([run.proxies for run in runs]),
         f"{sum(one.right for one in verdicts):,}",
-        str(sum(one.could_not_verify for one in verdicts)),
+        str(sum(one.could_not_verify.total() for one in verdicts)),
         str(sum(len(one.false_not_found) for one in verdicts)),
         str(sum(len(one.wrong) + len(one.other) for one in verdicts)),
     )

@@ -17,6 +17,8 @@ CALLERS: Final = 6
 MAX_REQUESTS: Final = 30_000
 #: The deadline for a number of further answers, in seconds.
 _PATIENCE: Final = 30.0
+#: Reasons that a report has of each phase.
+_REASONS: Final = 6
 #: The pause after a refused connection, in seconds. Without it, refusals would use up the load.
 _PAUSE: Final = 0.05
 
@@ -26,7 +28,8 @@ class Verdicts:
     """The number of answers of each kind. The last three are always faults."""
 
     right: int = 0
-    could_not_verify: int = 0
+    #: By what the answer says: the port, the status and `Proxy-Status`.
+    could_not_verify: Counter[str] = field(default_factory=Counter)
     no_answer: Counter[int] = field(default_factory=Counter)  # by port
     false_not_found: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -38,13 +41,14 @@ class Verdicts:
     def answered(self) -> int:
         """The number of requests that got an answer."""
         lies = len(self.false_not_found) + len(self.wrong) + len(self.other)
-        return self.right + self.could_not_verify + lies
+        return self.right + self.could_not_verify.total() + lies
 
     def __str__(self) -> str:
         return (
-            f"right {self.right}, could not verify {self.could_not_verify}"
+            f"right {self.right}, could not verify {self.could_not_verify.total()}"
             f" (of registered names {len(self.known_unverified)}), no answer {self.no_answer.total()},"
             f" wrong {len(self.wrong)}, false not found {len(self.false_not_found)}, other {len(self.other)}"
+            + "".join(f"\n    {number:>4} {reason}" for reason, number in self.could_not_verify.most_common(_REASONS))
         )
 
 
@@ -99,14 +103,15 @@ class Load:
                 self.verdicts.no_answer[port] += 1
                 await asyncio.sleep(_PAUSE)
             else:
-                self._judge(self.verdicts, name, answer)
+                self._judge(self.verdicts, name, port, answer)
 
-    def _judge(self, verdicts: Verdicts, name: str, answer: Answered) -> None:
+    def _judge(self, verdicts: Verdicts, name: str, port: int, answer: Answered) -> None:
         url = self._registered.get(name)
         if answer.status in (502, 503, 504):
-            verdicts.could_not_verify += 1
+            reason = f"{port}: {answer.status} {answer.headers.get('proxy-status')}"
+            verdicts.could_not_verify[reason] += 1
             if url is not None:
-                verdicts.known_unverified.append(f"{name}: {answer.status} {answer.headers.get('proxy-status')}")
+                verdicts.known_unverified.append(f"{name} at {reason}")
         elif answer.location:
             if answer.status == 302 and answer.location == url:
                 verdicts.right += 1
