@@ -8,9 +8,7 @@ import signal
 import time
 from typing import Any, Final
 
-import psutil
-
-from tests.cluster.processes import PATIENT, START_DEADLINE, Proxy, UpstreamProcess, until
+from tests.cluster.processes import PATIENT, START_DEADLINE, Proxy, UpstreamProcess, is_connected, until
 from tests.cluster.raw_http import Answered
 
 NAME: Final = "10.1234/held"
@@ -36,7 +34,7 @@ async def begin_query(holder: Proxy, upstream: UpstreamProcess) -> asyncio.Task[
 
 def kill_worker(proxy: Proxy, upstream: UpstreamProcess) -> None:
     """Kill the one worker that has a connection to the upstream, as a crash would."""
-    (holder,) = (worker for worker in proxy.process.workers() if _is_connected(worker, upstream.port))
+    (holder,) = (worker for worker in proxy.process.workers() if is_connected(worker, upstream.port))
     os.kill(holder, signal.SIGKILL)
 
 
@@ -44,8 +42,3 @@ async def ask_another(proxy: Proxy) -> tuple[Answered, float]:
     """The answer of another process, and the seconds until it arrived."""
     began = time.monotonic()
     return await proxy.ask(f"/{NAME}"), time.monotonic() - began
-
-
-def _is_connected(process: int, port: int) -> bool:
-    # A socket that listens has an empty tuple as its other end.
-    return any(one.raddr[1:] == (port,) for one in psutil.Process(process).net_connections("tcp"))

@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import count
+from itertools import count, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 import psutil
 
 from doi_names.name import fold
-from tests.cluster.raw_http import Answered, ask
+from tests.cluster.raw_http import Answered, ask, ask_open
 from tests.constants import RECHECK, STORE_TIMEOUT, command, split
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -214,6 +214,32 @@ class Proxy:
         """Send a request; see raw_http.ask."""
         return await ask(self.port, target, **more)
 
+    async def ask_each(
+        self, target: str, *, headers: dict[str, str] | None = None, clients: Iterable[str] = repeat("127.0.0.1")
+    ) -> list[Answered]:
+        """Send requests until every worker has answered one. Returns the last answer of each.
+
+        Which worker accepts a connection is chance, and on a busy machine one can accept many in a row. Each request
+        has the address of the next one of `clients`.
+        """
+        addresses = iter(clients)
+        answers: dict[int, Answered] = {}
+
+        async def all_have_answered() -> bool:
+            workers = self.process.workers() or [self.process.id]
+            answer, (worker,) = await ask_open(
+                self.port,
+                target,
+                lambda port: [worker for worker in workers if is_connected(worker, port)],
+                headers={"Connection": "keep-alive", **(headers or {})},
+                client=next(addresses),
+            )
+            answers[worker] = answer
+            return answers.keys() >= set(workers)
+
+        await until(all_have_answered, START_DEADLINE, f"every worker answers {target}")
+        return list(answers.values())
+
 
 @asynccontextmanager
 async def proxy_before(upstream_url: str, **more: object) -> AsyncIterator[str]:
@@ -297,6 +323,12 @@ class UpstreamProcess:
     async def put(self, name: str, url: str, ttl: int = 86400) -> None:
         """Register a name."""
         await self.tell("put", **record(name, url, ttl))
+
+
+def is_connected(process: int, port: int) -> bool:
+    """Whether a process has a connection of TCP whose other end has this port."""
+    # A socket that listens has an empty tuple as its other end.
+    return any(one.raddr[1:] == (port,) for one in psutil.Process(process).net_connections("tcp"))
 
 
 def record(name: str, url: str, ttl: int = 86400) -> dict[str, Any]:

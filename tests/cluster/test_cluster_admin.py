@@ -6,6 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,8 @@ from doi_proxy.proxy_client.running_proxy import open_client
 from doi_proxy.proxy_client.server import parse_server
 from doi_proxy.server.listening import UNIX
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import Proxy, record, until
+from tests.cluster.processes import START_DEADLINE, Proxy, record, until
+from tests.cluster.raw_http import Answered
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -26,9 +28,8 @@ NAME: Final = "10.5072/admin"
 TARGET: Final = "https://www.example.org/target"
 TOKEN: Final = "correct-horse-battery-staple"
 BEARER: Final = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-#: Answers in a row, each on a connection of its own, after which both workers have given some.
-IN_A_ROW: Final = 20
-PATIENCE: Final = 30.0
+#: Requests that a service counts.
+REQUESTS: Final = 20
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def short_folder() -> Iterator[Path]:
 def ask_apart(address: str, method: str, path: str, body: Any = None, *, token: str | None = TOKEN) -> tuple[int, Any]:
     """Send a request to the listener of the admin API. Returns the status and the JSON."""
     server = parse_server(address if address.startswith(UNIX) else f"http://{address}", "address")
-    with Exchange(server, PATIENCE) as exchange:
+    with Exchange(server, START_DEADLINE) as exchange:
         headers = {**BEARER, "Authorization": f"Bearer {token}"}
         if token is None:
             del headers["Authorization"]
@@ -49,16 +50,21 @@ def ask_apart(address: str, method: str, path: str, body: Any = None, *, token: 
         return status, json.loads(exchange.read(1_000_000))
 
 
-async def in_a_row(look: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait until every one of IN_A_ROW answers fulfils a condition."""
+async def all_workers(proxy: Proxy, path: str, fulfil: Callable[[Answered], bool], what: str, **more: Any) -> None:
+    """Wait until an answer of each worker fulfils a condition."""
 
     async def all_of_them() -> bool:
-        for _ in range(IN_A_ROW):
-            if not await look():
-                return False
-        return True
+        return all(map(fulfil, await proxy.ask_each(path, **more)))
 
-    await until(all_of_them, PATIENCE, what)
+    await until(all_of_them, START_DEADLINE, what)
+
+
+def leads_to(target: str) -> Callable[[Answered], bool]:
+    return lambda answer: answer.location == target
+
+
+def has(status: int) -> Callable[[Answered], bool]:
+    return lambda answer: answer.status == status
 
 
 @pytest.mark.nightly
@@ -81,7 +87,7 @@ async def test_the_admin_api_has_an_address_of_its_own(
         return status == 200 and entry["response_code"] == 1
 
     # The store writes in the background.
-    await in_a_row(is_shown, "every worker shows the entry")
+    await until(is_shown, START_DEADLINE, "the entry is shown")
     assert (await ask("GET", "/admin/settings", token="wrong"))[0] == 401
     assert (await ask("GET", "/admin/settings", token=None))[0] == (200 if kind == "unix" else 401)
     assert (await ask("POST", "/admin/purge", {"doi": NAME}, token=None))[0] == 401
@@ -91,13 +97,13 @@ async def test_the_admin_api_has_an_address_of_its_own(
     assert (await ask("POST", "/admin/purge", {"doi": NAME}))[1]["entries"] == 1
     # The main address answers as it does without a token.
     for path, status in (("/admin/settings", 400), ("/status", 403)):
-        assert {(await proxy.ask(path, headers=BEARER)).status for _ in range(IN_A_ROW)} == {status}
+        assert {answer.status for answer in await proxy.ask_each(path, headers=BEARER)} == {status}
 
     async def all_are_counted() -> bool:
         return bool((await ask("GET", "/status"))[1]["workers"] == workers)
 
     # A worker counts from the first time that it writes its figures to the store.
-    await in_a_row(all_are_counted, "every worker is counted")
+    await until(all_are_counted, START_DEADLINE, "every worker is counted")
     # A service that has ended leaves its socket behind; the next one replaces it.
     proxy.process.terminate()
     proxy.restart()
@@ -131,18 +137,16 @@ async def test_a_denial_at_one_worker_holds_at_the_other(
     proxy = start_proxy(upstream.url, store_file, workers=2, admin_token=TOKEN)
     await asyncio.gather(upstream.ready(), proxy.ready())
 
-    def answers(status: int) -> Callable[[], Awaitable[bool]]:
-        async def look() -> bool:
-            return (await proxy.ask(f"/{NAME}", client="127.0.0.2")).status == status
+    async def answer(status: int) -> None:
+        what = f"both workers answer the client with {status}"
+        await all_workers(proxy, f"/{NAME}", has(status), what, clients=repeat("127.0.0.2"))
 
-        return look
-
-    await in_a_row(answers(302), "both workers serve the client")
+    await answer(302)
     await act(proxy, "deny", {"network": "127.0.0.2/32", "seconds": 600})
-    await in_a_row(answers(403), "both workers refuse the client")
-    assert {(await proxy.ask(f"/{NAME}")).status for _ in range(IN_A_ROW)} == {302}
+    await answer(403)
+    assert all(map(has(302), await proxy.ask_each(f"/{NAME}")))
     await act(proxy, "deny", {"network": "127.0.0.2/32", "seconds": 0})
-    await in_a_row(answers(302), "both workers serve the client again")
+    await answer(302)
 
 
 @pytest.mark.nightly
@@ -154,27 +158,19 @@ async def test_a_purge_at_one_worker_reaches_the_other_while_the_store_cannot_be
     store = f"sqlite:///{tmp_path}/var/store.sqlite3"
     proxy = start_proxy(upstream.url, store, workers=2, admin_token=TOKEN)
     await asyncio.gather(upstream.ready(), proxy.ready())
-
-    def leads_to(target: str) -> Callable[[], Awaitable[bool]]:
-        async def look() -> bool:
-            return (await proxy.ask(f"/{NAME}")).location == target
-
-        return look
-
-    await in_a_row(leads_to(TARGET), "both workers have the record")
+    await all_workers(proxy, f"/{NAME}", leads_to(TARGET), "both workers have the record")
     await upstream.tell("put", handle=NAME, values=record(NAME, later)["values"])
-    assert {(await proxy.ask(f"/{NAME}")).location for _ in range(IN_A_ROW)} == {TARGET}
+    assert all(map(leads_to(TARGET), await proxy.ask_each(f"/{NAME}")))
     await act(proxy, "purge", {"doi": NAME})
-    await in_a_row(leads_to(later), "both workers have dropped the record")
+    await all_workers(proxy, f"/{NAME}", leads_to(later), "both workers have dropped the record")
     (tmp_path / "var").unlink()
     (tmp_path / "var").mkdir()
 
-    async def is_open() -> bool:
-        ready: str = (await proxy.ask("/readyz")).json["detail"]["store"]
-        return ready == "ok"
+    def is_open(answer: Answered) -> bool:
+        return bool(answer.json["detail"]["store"] == "ok")
 
-    await in_a_row(is_open, "both workers have opened the store")
-    assert {(await proxy.ask(f"/{NAME}")).location for _ in range(IN_A_ROW)} == {later}
+    await all_workers(proxy, "/readyz", is_open, "both workers have opened the store")
+    assert all(map(leads_to(later), await proxy.ask_each(f"/{NAME}")))
 
 
 @pytest.mark.nightly
@@ -188,21 +184,17 @@ async def test_a_reload_replaces_the_token_in_all_workers(
     proxy = start_proxy("http://127.0.0.1:9", store_file, workers=2, config=config)
     await proxy.ready()
 
-    def answers(token: str, status: int) -> Callable[[], Awaitable[bool]]:
-        async def look() -> bool:
-            reply = await proxy.ask(
-                "/admin/settings", headers={"Authorization": f"Bearer {token}"}, client=next(networks)
-            )
-            return reply.status == status
+    async def answer(token: str, status: int) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        what = f"both workers answer {token} with {status}"
+        await all_workers(proxy, "/admin/settings", has(status), what, headers=headers, clients=networks)
 
-        return look
-
-    await in_a_row(answers("first-first-first", 200), "both workers have the first token")
+    await answer("first-first-first", 200)
     config.write_text('[admin]\ntoken = "other-other-other"\n')
     first = {**BEARER, "Authorization": "Bearer first-first-first"}
     assert (await proxy.ask("/admin/reload", method="POST", headers=first, body=b"{}")).status == 200
-    await in_a_row(answers("other-other-other", 200), "both workers have the other token")
-    await in_a_row(answers("first-first-first", 401), "both workers have forgotten the first token")
+    await answer("other-other-other", 200)
+    await answer("first-first-first", 401)
 
 
 @pytest.mark.nightly
@@ -212,15 +204,14 @@ async def test_the_status_of_each_worker_has_the_counts_of_all(
     upstream = start_upstream({NAME: TARGET})
     proxy = start_proxy(upstream.url, store_file, workers=2)
     await asyncio.gather(upstream.ready(), proxy.ready())
-    for _ in range(IN_A_ROW):
+    for _ in range(REQUESTS):
         assert (await proxy.ask(f"/{NAME}")).status == 302
-    starts: set[tuple[int, ...]] = set()
 
     async def is_summed() -> bool:
-        status = (await proxy.ask("/status?format=json")).json
-        starts.add(tuple(point["start"] for point in status["history"]))
-        return bool(status["workers"] == 2 and status["requests"].get("302") == IN_A_ROW and status["history"])
+        states = [answer.json for answer in await proxy.ask_each("/status?format=json")]
+        # A point may begin between two answers.
+        points = {tuple(point["start"] for point in state["history"]) for state in states}
+        sums = {(state["workers"], state["requests"].get("302")) for state in states}
+        return sums == {(2, REQUESTS)} and len(points) == 1 and () not in points
 
-    await in_a_row(is_summed, "each worker shows the sums of both")
-    # A point may begin between two answers.
-    assert len({points for points in starts if points}) <= 2
+    await until(is_summed, START_DEADLINE, "each worker shows the sums of both, and the same points")
