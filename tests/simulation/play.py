@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from warnings import catch_warnings, simplefilter
 
+from doi_proxy.features.valkey.scripts import SETTLING
 from tests.fake_upstream import EVERY_NAME
 from tests.simulation.bounds import Bounds
 from tests.simulation.causes import AFTERMATH, BURST, RATE
@@ -110,6 +111,9 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
                 workers=setup.processes,
                 memory_has_all=setup.store != "file",
             )
+            if setup.store == "valkey":
+                # The server begins to count the tokens.
+                judge.causes.doubt(SETTLING)
             upstream.judge, upstream.is_running = judge, True
             _put_all(upstream)
             bounds = Bounds(world, setup, judge.report)
