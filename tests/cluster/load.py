@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from tests.cluster.processes import Proxy, until
+from tests.cluster.processes import START_DEADLINE, Proxy, until
 from tests.cluster.raw_http import Answered, ask
 
 #: Concurrent callers.
 CALLERS: Final = 6
 #: The load ends after this many requests in any case.
 MAX_REQUESTS: Final = 30_000
-#: The deadline for a number of further answers, in seconds.
-_PATIENCE: Final = 30.0
 #: Reasons that a report has of each phase.
 _REASONS: Final = 6
 #: The pause after a refused connection, in seconds. Without it, refusals would use up the load.
@@ -86,7 +84,7 @@ class Load:
         async def enough() -> bool:
             return verdicts.answered >= wanted
 
-        await until(enough, _PATIENCE, f"{wanted} answers, there are {verdicts}")
+        await until(enough, START_DEADLINE, f"{wanted} answers, there are {verdicts}")
 
     def report(self) -> str:
         """The counts of every phase, a line each."""

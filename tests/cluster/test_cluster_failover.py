@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.load import Load
-from tests.cluster.processes import Proxy, until
+from tests.cluster.processes import START_DEADLINE, Proxy, until
 from tests.cluster.test_cluster_killed import REGISTERED, SETTINGS, TTLS, UNKNOWN, expect_no_failure, expect_the_truth
 from tests.features.valkey.valkey_cluster import Cluster, running_cluster
 
@@ -20,8 +20,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.valkey, pytest
 
 #: Answers of each phase.
 ANSWERS: Final = 400
-#: Seconds until a proxy serves from the whole store again, on a busy machine.
-RECOVERY: Final = 30.0
 
 
 @pytest.fixture
@@ -63,8 +61,11 @@ async def test_no_answer_is_lost_while_a_primary_is_killed_and_another_one_hangs
     for proxy in proxies:
         warnings = [line for line in proxy.process.log.splitlines() if "The store is" in line]
         print("\n".join(warnings))
-        # One line when an outage begins and one when it ends, however many operations failed.
-        assert 1 <= len(warnings) <= 8
+        # One line when an outage begins and one when it ends, however many operations failed. On a busy machine, a
+        # server that works is too slow at times.
+        begins = ["The store is down" in line for line in warnings]
+        assert begins == [number % 2 == 0 for number in range(len(warnings))]
+        assert begins
 
 
 async def report_recovery(proxies: list[Proxy], what: str) -> None:
@@ -74,4 +75,4 @@ async def report_recovery(proxies: list[Proxy], what: str) -> None:
         answers: list[Any] = [(await proxy.ask("/readyz")).json for proxy in proxies]
         return all(answer["detail"]["store"] == "ok" for answer in answers)
 
-    print(f"{what}: the store works again after {await until(works, RECOVERY, 'the store works'):.1f} s")
+    print(f"{what}: the store works again after {await until(works, START_DEADLINE, 'the store works'):.1f} s")

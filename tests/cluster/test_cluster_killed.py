@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -23,12 +22,11 @@ TTLS: Final = dict.fromkeys(list(REGISTERED)[::3], 1)
 UNKNOWN: Final = [f"10.1234/unknown{number}" for number in range(20)]
 #: Answers of each phase; about ten for each name.
 ANSWERS: Final = 600
-#: Seconds after its return within which the upstream is asked again.
-RECOVERY: Final = 10.0
 SETTINGS: Final[dict[str, object]] = {
     "upstream_breaker_cooldown": 0.5,
     RECHECK: 0.5,
-    "upstream_timeout": 3,
+    # An upstream that runs answers, however busy the machine is.
+    "upstream_timeout": 60,
     "cache_negative_ttl": 1,
 }
 
@@ -132,13 +130,13 @@ async def test_no_answer_is_wrong_while_a_worker_and_the_upstream_are_killed_in_
 
 
 async def ask_again(proxy: Proxy) -> None:
-    """Wait until a proxy's breaker has let a question through to the upstream that is back."""
-    numbers = count()
+    """Wait until every worker of a proxy has the word of the upstream that is back about every unregistered name."""
 
     async def verified() -> bool:
-        return (await proxy.ask(f"/10.1234/{proxy.port}-{next(numbers)}")).status == 404
+        answers = [answer for name in UNKNOWN for answer in await proxy.ask_each(f"/{name}")]
+        return {answer.status for answer in answers} == {404}
 
-    await until(verified, RECOVERY, f"{proxy.url} asks the upstream again")
+    await until(verified, START_DEADLINE, f"{proxy.url} asks the upstream again")
 
 
 async def replace_a_worker(proxy: Process) -> None:

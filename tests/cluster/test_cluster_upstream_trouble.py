@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,12 @@ async def test_an_upstream_that_cannot_be_reached_is_one_line_of_two_workers_and
     settings = {"upstream_breaker_cooldown": 0.2, RECHECK: 0.2, "workers": 2}
     proxy = start_proxy("http://127.0.0.1:1", f"sqlite:///{tmp_path}/store.sqlite3", **settings)
     await proxy.ready()
-    # Each request has a connection of its own, so both workers get some.
-    found = await asyncio.gather(*(proxy.ask(f"/10.5555/{number}") for number in range(16)))
-    assert {answer.status for answer in found} <= {502, 503}
 
     async def is_told() -> bool:
-        return {(await proxy.ask("/readyz")).json["detail"]["upstream"] for _ in range(8)} == {"failing"}
+        found = [await proxy.ask_each(f"/10.5555/{number}") for number in range(8)]
+        assert {answer.status for answers in found for answer in answers} <= {502, 503}
+        states = [answer.json["detail"]["upstream"] for answer in await proxy.ask_each("/readyz")]
+        return set(states) == {"failing"}
 
     await until(is_told, START_DEADLINE, "every worker says that the upstream fails")
     (line,) = [line for line in proxy.process.log.splitlines() if "upstream 1" in line]

@@ -17,7 +17,7 @@ from tests.certificates import self_signed
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy
 from tests.constants import GRACE, HEAD_TIMEOUT, IDLE_TIMEOUT, PER_CLIENT
-from tests.hostile.clients import connect, head, is_ended, read, read_to_end, send, statuses
+from tests.hostile.clients import connect, head, is_ended, read_to_end, send, statuses
 
 pytestmark = pytest.mark.process
 
@@ -122,7 +122,7 @@ def test_an_unfinished_handshake_has_the_deadline_of_a_head_and_a_failed_one_is_
         assert [read_to_end(connection, PATIENCE) for connection in unfinished] == [b""] * 10
     with connect(proxy.port, source=OTHER) as connection:
         send(connection, head(TARGET))
-        read(connection)
+        read_to_end(connection, PATIENCE)
     _, metrics = proxy.ask("/metrics")
     assert b'doi_proxy_connections_closed_total{reason="head_timeout"} 10.0' in metrics
     assert b'doi_proxy_connections_closed_total{reason="handshake"} 1.0' in metrics
