@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.list_formats.reference_list import NOTES, find_list, find_references
+from doi_proxy.list_formats.reference_list import NOTES, find_references
 
 NUMBERED = """References
 [1] Smith J, Jones K. A title that is long enough to be
@@ -28,9 +28,8 @@ ONE_A_LINE = "Smith (2020) A title. 10.1000/1\nJones, without one\nDoe 10.1000/3
 
 
 def references(text: str, *, is_document: bool = False) -> list[str]:
-    begin, end, has_heading = find_list(text)
-    found = find_references(text, (begin, end), has_heading=has_heading, is_document=is_document)
-    return [" ".join(text[start:stop].split()) for start, stop in found]
+    found = find_references(text, is_document=is_document)
+    return [" ".join(text[start:stop].split()) for start, stop in found.places]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +60,8 @@ def test_the_last_heading_with_something_after_it_begins_the_list(heading: str) 
 def test_without_a_heading_paragraphs_of_a_long_text_count_that_look_like_references() -> None:
     text = "A paragraph.\n" * 100 + "Smith (2020) A title.\nBibliography of all\n12. Jones\nDoe 10.1000/1\n"
     assert references(text, is_document=True) == ["Smith (2020) A title.", "12. Jones", "Doe 10.1000/1"]
+    assert find_references(text, is_document=True).left_out == 101
+    assert find_references(f"{text}References\nSmith\n", is_document=True).left_out == 0
     assert references("Smith\nJones\n") == ["Smith", "Jones"]
 
 

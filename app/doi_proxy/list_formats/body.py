@@ -17,7 +17,7 @@ from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
 from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS, GuessedReader, ListFormat
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListReader, open_gunzip
-from doi_proxy.list_formats.reference_names import read_reference_items
+from doi_proxy.list_formats.reference_names import locate_references, read_reference_items
 from doi_proxy.web import media_types
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
@@ -223,7 +223,8 @@ async def _read_document(
         data += piece
         if len(data) > MAX_DOCUMENT_BYTES:
             raise RequestTooLarge(f"The document is larger than {MAX_DOCUMENT_BYTES} bytes; send its text.")
-    async for item in read_reference_items(await read_docx(bytes(data), hold_turn), hold_turn, is_document=True):
+    text = await read_docx(bytes(data), hold_turn)
+    async for item in read_reference_items(text, await locate_references(text, is_document=True), hold_turn):
         counter.count_item()
         yield item
 

@@ -18,7 +18,7 @@ from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream
 from doi_proxy.list_formats.entry_search import expand
-from doi_proxy.list_formats.reference_names import read_reference_items
+from doi_proxy.list_formats.reference_names import locate_references, read_reference_items
 from doi_proxy.list_formats.running_text import RunningTextReader
 from doi_proxy.system.files import open_input
 from doi_proxy.system.redaction import MAX_SHOWN
@@ -182,7 +182,7 @@ async def _stream_document(source: ListSource, stop: asyncio.Event) -> AsyncGene
                 yield items
         return
     group: list[lines.Item] = []
-    async for item in read_reference_items(text, nullcontext, is_document=True):
+    async for item in read_reference_items(text, await locate_references(text, is_document=True), nullcontext):
         group.append(item)
         if len(group) == _GROUP:
             yield group

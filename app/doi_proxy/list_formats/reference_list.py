@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 #: Separates the notes of a document from its text.
@@ -50,7 +51,42 @@ _BLOCK: Final = 16_384
 _MAX_SAMPLED: Final = 200
 
 
-def find_list(text: str) -> tuple[int, int, bool]:
+@dataclass(frozen=True, slots=True)
+class ReferencePlaces:
+    """Where the list of references begins and ends in a text, and the places of its references, in their order.
+
+    `left_out` counts the other paragraphs of a long list without a heading: they do not look like references.
+    """
+
+    begin: int
+    end: int
+    places: tuple[tuple[int, int], ...]
+    left_out: int
+
+
+def find_references(text: str, *, is_document: bool) -> ReferencePlaces:
+    """The places of the references of a text.
+
+    In a document, each paragraph is one line. In a text, a number begins a reference; else a blank line does, or
+    each line, unless lines are broken where they are full.
+    """
+    begin, end, has_heading = _find_list(text)
+    blocks = list(_divide(text, (begin, end), is_document=is_document))
+    is_short = has_heading or len(blocks) <= _SHORT_LIST
+    places: list[tuple[int, int]] = []
+    left_out = 0
+    for start, stop in blocks:
+        block = text[start:stop]
+        if not block.strip() or _HEADING.fullmatch(block.strip()):
+            continue
+        if is_short or _is_reference(block):
+            places.append((start, stop))
+        else:
+            left_out += 1
+    return ReferencePlaces(begin, end, tuple(places), left_out)
+
+
+def _find_list(text: str) -> tuple[int, int, bool]:
     """Where the list of references begins and ends, and whether it has a heading. Without one, it is the whole text.
 
     The last heading counts that has something after it: a table of contents names the list too.
@@ -76,23 +112,7 @@ def _find_in_lines(pattern: re.Pattern[str], text: str, begin: int, end: int) ->
         begin = after
 
 
-def find_references(
-    text: str, place: tuple[int, int], *, has_heading: bool, is_document: bool
-) -> Iterator[tuple[int, int]]:
-    """The places of the references in a part of a text, in their order.
-
-    In a document, each paragraph is one line. In a text, a number begins a reference; else a blank line does, or
-    each line, unless lines are broken where they are full.
-    """
-    blocks = list(_divide(text, place, is_document=is_document))
-    is_short = has_heading or len(blocks) <= _SHORT_LIST
-    for start, end in blocks:
-        block = text[start:end]
-        if block.strip() and not _HEADING.fullmatch(block.strip()) and (is_short or is_reference(block)):
-            yield start, end
-
-
-def is_reference(block: str) -> bool:
+def _is_reference(block: str) -> bool:
     """Whether a paragraph of any text looks like a reference: it has a name or a year, or begins with a number."""
     return bool(_TRACE.search(block) or _YEAR.search(block) or _NUMBER.match(block.lstrip()))
 

@@ -21,7 +21,7 @@ from doi_proxy.list_formats.lines import (
     ListItem,
     UnreadableItem,
 )
-from doi_proxy.list_formats.reference_list import find_list, find_references
+from doi_proxy.list_formats.reference_list import ReferencePlaces, find_references
 
 #: References that are read in one turn of the event loop. One of one word of 500 characters takes 1 ms.
 _REFERENCES_A_TURN: Final = 8
@@ -64,22 +64,20 @@ async def read_references(
             covered = found[-1].end if found else covered
 
 
-async def read_reference_items(text: str, hold_turn: HoldTurn, *, is_document: bool) -> AsyncIterator[Item]:
+async def locate_references(text: str, *, is_document: bool) -> ReferencePlaces:
+    """Where the references of a text are. 100,000 lines take 0.2 s, in a thread."""
+    return await asyncio.to_thread(find_references, text, is_document=is_document)
+
+
+async def read_reference_items(text: str, located: ReferencePlaces, hold_turn: HoldTurn) -> AsyncIterator[Item]:
     """Every name in the list of references of a text, and each reference without one, in their order.
 
-    The places of names count the characters of the text. In a document, each paragraph is one line.
+    The places of names count the characters of the text.
     """
-    begin, end, places = await asyncio.to_thread(_find_places, text, is_document=is_document)
     lines = _LineCounter(text)
-    async for reference in read_references(text, places, hold_turn, begin, end):
+    async for reference in read_references(text, located.places, hold_turn, located.begin, located.end):
         for item in _list_items(text, reference, lines):
             yield item
-
-
-def _find_places(text: str, *, is_document: bool) -> tuple[int, int, list[tuple[int, int]]]:
-    """Where the list of references begins and ends, and the places of its references. 100,000 lines take 0.2 s."""
-    begin, end, has_heading = find_list(text)
-    return begin, end, list(find_references(text, (begin, end), has_heading=has_heading, is_document=is_document))
 
 
 class _LineCounter:

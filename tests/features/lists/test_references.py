@@ -165,6 +165,13 @@ async def test_the_paragraphs_of_a_document_are_references(proxy: Proxy) -> None
     ]  # fmt: skip
 
 
+async def test_the_page_counts_the_paragraphs_that_were_not_read_as_references(proxy: Proxy) -> None:
+    got = await send(proxy, "A paragraph.\n" * 60 + "Smith (2020) 10.1000/182\n")
+    assert len(results(got)) == 1
+    assert "were not read as references: 60." in got.text
+    assert "were not read" not in (await send(proxy, "A paragraph.\nSmith (2020) 10.1000/182\n")).text
+
+
 def linked(body: str, relationships: str) -> bytes:
     """A document with links, whose text is `body`."""
     file = io.BytesIO()

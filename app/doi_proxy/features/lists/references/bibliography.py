@@ -18,7 +18,7 @@ from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.body import BodyFormat, ListLimits, read_list_body
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, UnreadableDocument, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
-from doi_proxy.list_formats.reference_names import read_reference_items
+from doi_proxy.list_formats.reference_names import locate_references, read_reference_items
 
 #: The references of one page.
 MAX_REFERENCES: Final = 2_000
@@ -50,6 +50,8 @@ class Bibliography:
     titles: tuple[str, ...]
     file_name: str
     is_running_text: bool = False
+    #: Paragraphs that do not look like references, and were not read.
+    left_out: int = 0
     #: The .docx file that has the text, b"" if it was no document.
     document: bytes = b""
 
@@ -123,10 +125,12 @@ async def _cut(text: str) -> AsyncIterator[bytes]:
 async def _read_text(text: str, hold_turn: HoldTurn, file_name: str, *, is_document: bool) -> Bibliography:
     """Every name in the list of references of a text, and each reference without one, in their order."""
     inputs: list[BatchInput] = []
-    async for item in read_reference_items(text, hold_turn, is_document=is_document):
+    located = await locate_references(text, is_document=is_document)
+    async for item in read_reference_items(text, located, hold_turn):
         inputs.append(read_input(item))
         _require_few(len(inputs))
-    return Bibliography(text, tuple(inputs), ("",) * len(inputs), file_name, is_running_text=True)
+    titles = ("",) * len(inputs)
+    return Bibliography(text, tuple(inputs), titles, file_name, is_running_text=True, left_out=located.left_out)
 
 
 def _require_few(count: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import html
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import Any, Final
@@ -168,12 +169,14 @@ class ReferencesPage:
                 await asyncio.sleep(0)
         corrections = list_corrections(found.text, described, has_lines=not found.file_name.endswith(".json"))
         await asyncio.sleep(0)
+        result = Result(tuple(described), b"", found.file_name, left_out=found.left_out)
         if not corrections:
-            return Result(tuple(described), b"", found.file_name)
+            return result
         hold_turn = partial(self._service.text_turns.hold, client_of(_address(request)))
         if found.document and (document := await correct_docx(found.document, corrections, hold_turn)):
-            return Result(tuple(described), document, f"{found.file_name.removesuffix('.txt')}.docx", DOCX)
-        return Result(tuple(described), correct(found.text, corrections).encode(), found.file_name)
+            name = f"{found.file_name.removesuffix('.txt')}.docx"
+            return replace(result, corrected=document, file_name=name, media_type=DOCX)
+        return replace(result, corrected=correct(found.text, corrections).encode())
 
 
 @contextmanager

@@ -91,12 +91,16 @@ class CheckedReference:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The references, the corrected file, b"" without a correction, its name and its media type."""
+    """The references, the corrected file, b"" without a correction, its name and its media type.
+
+    `left_out` counts the paragraphs that were not read as references.
+    """
 
     rows: tuple[CheckedReference, ...]
     corrected: bytes
     file_name: str
     media_type: str = f"{TEXT};charset=utf-8"
+    left_out: int = 0
 
     def count(self, group: Group) -> int:
         """The references of a group."""
