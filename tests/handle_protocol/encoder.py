@@ -64,7 +64,7 @@ def _encode_body(response: Response) -> bytes:
     start = b"" if digest is None else U8.pack(digest.code) + digest.digest
     match response.body:
         case Values(handle, values):
-            return start + encode_string(handle) + encode_values(values)
+            return start + encode_string(handle) + encode_values(values).data
         case ServiceSite() as site:
             return start + encode_site(site)
         case AnswerText(text):

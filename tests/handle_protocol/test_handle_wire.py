@@ -264,7 +264,7 @@ def test_a_request_survives_its_encoding(
 def test_an_answer_survives_its_encoding(
     body: tuple[int, int, Body], digest: Digest | None, credential: Credential | None, session: int, serial: int
 ) -> None:
-    flags = OpFlag.REQUEST_DIGEST if digest else OpFlag(0)
+    flags = OpFlag.REQUEST_DIGEST if digest else 0
     header = Header(body[0], body[1], flags, serial)
     response = _with_length(Response(Envelope(7, session_id=session), header, body[2], digest, credential))
     assert decode_response(encode_response(response), digest_requested=False) == response

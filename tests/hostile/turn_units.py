@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.bundles.bundle import MAX_LINE
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.messages import read_request, write_record
-from doi_proxy.features.native_listener.responder import convert
+from doi_proxy.features.native_listener.responder import encode
 from doi_proxy.features.texts.parsed_line import write_line
 from doi_proxy.list_formats.entry_search import expand
 from doi_proxy.list_formats.formats import BY_NAME
@@ -27,6 +27,7 @@ from handle_protocol.answer import Answer, ResponseCode, read_answer
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.native_answer import read_response
 from handle_protocol.record import MAX_VALUES
+from handle_protocol.wire.encoding import EncodedValues
 from handle_protocol.wire.message import Envelope, Header, OpCode, ResponseStatus
 from handle_protocol.wire.query import Filters, Query, encode_query
 from handle_protocol.wire.response import Response, Values, decode_response
@@ -125,7 +126,7 @@ def native_messages() -> Iterator[Unit]:
 
 
 def _records() -> Iterator[tuple[str, bytes]]:
-    """The values of records that the listener has to convert."""
+    """The values of records that the listener has to encode."""
     for name in AT_THE_LIMIT:
         with suppress(DoiProxyError, HandleProtocolError):
             yield "a record of 256 KiB", read_answer(body_of(f"{PREFIX}/{name}") or b"", f"{PREFIX}/{name}").values
@@ -142,8 +143,8 @@ def _listen(values: bytes) -> Iterator[Callable[[], object]]:
     found = Resolution(HandleName("10.1000/1"), entry, Origin.ASKED)
     found.record.select()
     request = read_request(encode_query(Query(Filters(b"10.1000/1", indexes=tuple(range(1_000))), 7, 1)))
-    turns = convert(request, found)
-    results: list[Sequence[Value]] = []
+    turns = encode(request, found)
+    results: list[EncodedValues] = []
 
     def run() -> None:
         try:

@@ -19,7 +19,7 @@ from handle_protocol.dump import MAX_RECORD_BYTES, read_dump
 from handle_protocol.errors import InvalidDump
 from handle_protocol.json_values import write_json_values
 from handle_protocol.value_signature import encode_signed
-from handle_protocol.wire.encoding import encode_references, encode_values
+from handle_protocol.wire.encoding import encode_references, encode_value
 from handle_protocol.wire.site_value import Server, ServiceSite, encode_site
 from handle_protocol.wire.value import TtlType, Value, ValueReference
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key
@@ -30,7 +30,6 @@ from tests.web.proxy import Proxy
 pytestmark = pytest.mark.anyio
 
 _KEY_NAME: Final = "10.7777/key"
-_COUNT_BYTES: Final = 4
 #: The digest of a value leaves out its index and its time stamp.
 _SKIPPED: Final = 8
 Records = dict[str, list[Any]]
@@ -41,7 +40,7 @@ def sign(handle: str, values: list[Value], key: Key, **changes: Any) -> Value:
     digests = [
         {
             "index": value.index,
-            "digest": b64encode(hashlib.sha256(encode_values((value,))[_COUNT_BYTES + _SKIPPED :]).digest()).decode(),
+            "digest": b64encode(hashlib.sha256(encode_value(value)[_SKIPPED:]).digest()).decode(),
         }
         for value in values
     ]

@@ -147,7 +147,7 @@ async def test_queries_of_forged_addresses_are_not_charged_to_their_network() ->
 
 @pytest.mark.parametrize("flag", [OpFlag.AUTHORITATIVE, OpFlag.CERTIFIED])
 @pytest.mark.parametrize(("address", "queries"), [(FORGED, 0), (LOCAL, 1)])
-async def test_a_forged_address_does_not_bypass_the_cache(flag: OpFlag, address: str, queries: int) -> None:
+async def test_a_forged_address_does_not_bypass_the_cache(flag: int, address: str, queries: int) -> None:
     async with listening() as proxy:
         proxy.send_packet(_write(NAME, flag), (address, 7))
         await asyncio.sleep(1)

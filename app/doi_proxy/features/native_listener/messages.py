@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv6Address
 from typing import Final
 
@@ -16,7 +16,7 @@ from handle_protocol.errors import MalformedMessage
 from handle_protocol.json_wire import to_wire
 from handle_protocol.record import Record
 from handle_protocol.wire import site_value
-from handle_protocol.wire.encoding import decode_filters, encode_message, encode_values
+from handle_protocol.wire.encoding import EncodedValues, decode_filters, encode_message, encode_values
 from handle_protocol.wire.fields import U8, encode_string
 from handle_protocol.wire.message import (
     NO_CREDENTIAL,
@@ -33,7 +33,6 @@ from handle_protocol.wire.message import (
 )
 from handle_protocol.wire.query import Filters
 from handle_protocol.wire.response import DIGEST_NAMES
-from handle_protocol.wire.value import TtlType, Value
 
 #: Bytes of the longest request. A name has at most 8 KiB, and a request at most a thousand types.
 MAX_REQUEST_BYTES: Final = 65_536
@@ -61,7 +60,7 @@ class HandleRequest:
         """What the client requests; see OpCode."""
         return self.message.header.op_code
 
-    def has(self, flag: OpFlag) -> bool:
+    def has(self, flag: int) -> bool:
         """Whether the request has a flag."""
         return bool(self.message.header.flags & flag)
 
@@ -109,32 +108,29 @@ def select_requested_values(request: HandleRequest, found: Resolution) -> Record
     return found.record.select([value_type.decode("utf-8", "replace") for value_type in filters.types], filters.indexes)
 
 
-def convert_record(record: Record) -> tuple[Value, ...]:
-    """The values of a record on the wire. Raises InvalidRecord."""
-    return to_wire(record.values)
+def encode_record(record: Record) -> EncodedValues:
+    """The values of a record as bytes. Raises InvalidRecord."""
+    return encode_values(to_wire(record.values))
 
 
-def write_record(request: HandleRequest, found: Resolution, values: Iterable[Value], now: float) -> bytes:
+def write_record(request: HandleRequest, found: Resolution, values: EncodedValues, now: float) -> bytes:
     """The answer from a resolution, with those of its values that are requested."""
     if (stone := found.tombstone) is not None:
         return write_refusal(request, ResponseStatus.HANDLE_NOT_FOUND, f"{stone.reason} ({stone.date})", now)
     if found.entry.answer.code is ResponseCode.HANDLE_NOT_FOUND:
         return encode_answer(request, ResponseStatus.HANDLE_NOT_FOUND, encode_string(b""), now)
-    counted = tuple(_count_down(value, found, now) for value in values)
-    if not counted:
+    if not values.count:
         return encode_answer(request, ResponseStatus.VALUES_NOT_FOUND, encode_string(b""), now)
-    content = encode_string(request.filters.handle) + encode_values(counted)
+    content = encode_string(request.filters.handle) + _count_down(values, found, now)
     return encode_answer(request, ResponseStatus.SUCCESS, content, now)
 
 
-def _count_down(value: Value, found: Resolution, now: float) -> Value:
-    """The value with the rest of its TTL: a client counts it from receipt. Local records have no age."""
-    if value.ttl_type != TtlType.RELATIVE or value.ttl <= 0 or found.origin is Origin.LOCAL:
-        return value
+def _count_down(values: EncodedValues, found: Resolution, now: float) -> bytes:
+    """The values with the rest of each TTL: a client counts it from receipt. Local records have no age."""
     if found.origin in UNCONFIRMED:
-        return replace(value, ttl=min(value.ttl, int(STALE_MAX_AGE)))
-    age = int(found.entry.age(now))
-    return replace(value, ttl=max(value.ttl - age, 0)) if age else value
+        return values.with_ttls(partial(min, int(STALE_MAX_AGE)))
+    age = 0 if found.origin is Origin.LOCAL else int(found.entry.age(now))
+    return values.with_ttls(lambda ttl: max(ttl - age, 0)) if age else values.data
 
 
 def write_site(request: HandleRequest, host: str, port: int, *, has_udp: bool, now: float) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -27,6 +27,7 @@ from doi_proxy.web.client_network import client_of
 from doi_proxy.web.conditions import REQUEST_SECONDS, charge_bypass
 from doi_proxy.web.stage import PreparedRequest, Stages
 from handle_protocol.json_wire import to_wire
+from handle_protocol.wire.encoding import EncodedValues, encode_values
 from handle_protocol.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
 from handle_protocol.wire.value import Value
 
@@ -113,7 +114,7 @@ class Responder:
                 return None
             self._resolver.count_answer(found)
             return self._write(
-                request, found, messages.select_requested_values(request, found).derive(messages.convert_record)
+                request, found, messages.select_requested_values(request, found).derive(messages.encode_record)
             )
         except errors.FAILURES as error:
             return self._write_error(request, errors.as_failure(error))
@@ -145,7 +146,7 @@ class Responder:
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
                 # The client would take a stale record for the word of a primary server.
                 raise found.failure.without_traceback()
-            return self._write(request, found, await convert(request, found))
+            return self._write(request, found, await encode(request, found))
         except errors.FAILURES as error:
             return self._write_error(request, errors.as_failure(error))
         except asyncio.CancelledError:
@@ -178,7 +179,7 @@ class Responder:
             due=time.monotonic() + REQUEST_SECONDS,
         )
 
-    def _write(self, request: messages.HandleRequest, found: Resolution, values: Iterable[Value]) -> bytes:
+    def _write(self, request: messages.HandleRequest, found: Resolution, values: EncodedValues) -> bytes:
         data = messages.write_record(request, found, values, self._clock())
         self.count("answered")
         return data
@@ -198,14 +199,14 @@ class Responder:
         return messages.write_refusal(request, ResponseStatus.ERROR, _FAULT, self._clock())
 
 
-async def convert(request: messages.HandleRequest, found: Resolution) -> Sequence[Value]:
+async def encode(request: messages.HandleRequest, found: Resolution) -> EncodedValues:
     """The values that are requested. Many of them are converted in several turns of the event loop."""
     selected, converted = messages.select_requested_values(request, found).values, list[Value]()
     for start in range(0, len(selected), _VALUES_A_TURN):
         converted += to_wire(selected[start : start + _VALUES_A_TURN])
         if len(found.entry.answer.values) > MAX_BYTES_NOW:
             await asyncio.sleep(0)
-    return converted
+    return encode_values(converted)
 
 
 def _read_name(request: messages.HandleRequest) -> HandleName:
