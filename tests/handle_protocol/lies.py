@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from handle_protocol.wire.message import (
     ENVELOPE_BYTES,
     Envelope,
@@ -41,15 +43,15 @@ Sent = Response | bytes
 
 
 def _request_id(answer: Response) -> Sent:
-    return replace(answer, envelope=replace(answer.envelope, request_id=answer.envelope.request_id ^ 1))
+    return replace(answer, envelope=structs.replace(answer.envelope, request_id=answer.envelope.request_id ^ 1))
 
 
 def _op_code(answer: Response) -> Sent:
-    return replace(answer, header=replace(answer.header, op_code=2))
+    return replace(answer, header=structs.replace(answer.header, op_code=2))
 
 
 def _session(answer: Response) -> Sent:
-    return replace(answer, envelope=replace(answer.envelope, session_id=7))
+    return replace(answer, envelope=structs.replace(answer.envelope, session_id=7))
 
 
 def _other_name(answer: Response) -> Sent:
@@ -69,7 +71,8 @@ def _body_length(answer: Response) -> Sent:
 
 def _message_length(answer: Response) -> Sent:
     """A message of 2 GB is announced."""
-    return encode_envelope(replace(answer.envelope, message_length=2**31)) + encode_response(answer)[ENVELOPE_BYTES:]
+    envelope = structs.replace(answer.envelope, message_length=2**31)
+    return encode_envelope(envelope) + encode_response(answer)[ENVELOPE_BYTES:]
 
 
 def _many_packets(answer: Response) -> Sent:
@@ -86,7 +89,7 @@ def _value_count(answer: Response) -> Sent:
 
 def _old_version(answer: Response) -> Sent:
     """The answer to a query whose suggested version was lowered on the way. The server signs it."""
-    return replace(answer, envelope=replace(answer.envelope, minor=10))
+    return replace(answer, envelope=structs.replace(answer.envelope, minor=10))
 
 
 def _digest(answer: Response) -> Sent:
@@ -95,7 +98,7 @@ def _digest(answer: Response) -> Sent:
 
 def _no_digest(answer: Response) -> Sent:
     return replace(
-        answer, digest=None, header=replace(answer.header, flags=answer.header.flags & ~OpFlag.REQUEST_DIGEST)
+        answer, digest=None, header=structs.replace(answer.header, flags=answer.header.flags & ~OpFlag.REQUEST_DIGEST)
     )
 
 
@@ -118,7 +121,7 @@ def _server_error(answer: Response) -> Sent:
 def _protocol_error(answer: Response) -> Sent:
     """The server could not read the request, so it does not know the id of the request."""
     header = Header(0, 4, flags=OpFlag.PUBLIC_ONLY)
-    return Response(replace(answer.envelope, request_id=0xFFFF_FFFF, minor=3), header, AnswerText(b"no"))
+    return Response(structs.replace(answer.envelope, request_id=0xFFFF_FFFF, minor=3), header, AnswerText(b"no"))
 
 
 def _not_responsible(answer: Response) -> Sent:
@@ -126,7 +129,7 @@ def _not_responsible(answer: Response) -> Sent:
 
 
 def _with_code(answer: Response, code: int, body: Values | AnswerText) -> Response:
-    return replace(answer, header=replace(answer.header, response_code=code), body=body)
+    return replace(answer, header=structs.replace(answer.header, response_code=code), body=body)
 
 
 def _handle(answer: Response) -> bytes:
@@ -165,7 +168,7 @@ def split_lie(data: bytes) -> list[bytes]:
         return [data]
     envelope, payload = decode_envelope(data), data[ENVELOPE_BYTES:]
     return [
-        encode_envelope(replace(envelope, flags=envelope.packet_flags, message_id=number))
+        encode_envelope(structs.replace(envelope, flags=envelope.packet_flags, message_id=number))
         + payload[start : start + _PAYLOAD]
         for number, start in enumerate(range(0, len(payload), _PAYLOAD))
     ]

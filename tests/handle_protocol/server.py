@@ -32,6 +32,7 @@ from typing import Any, Final, Self, cast
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from msgspec import structs
 
 from handle_protocol.json_values import write_json_values
 from handle_protocol.transport.tunnel import MESSAGE
@@ -282,7 +283,7 @@ class HandleServer:
         about = self.site() if self.site_information is None else self.site_information
         answer = self._make_answer(query, data, about if isinstance(about, int) else 100)
         if isinstance(about, ServiceSite):
-            answer = replace(answer, header=replace(answer.header, response_code=1), body=about)
+            answer = replace(answer, header=structs.replace(answer.header, response_code=1), body=about)
         return encode_response(answer)
 
     def _write(self, query: Query, data: bytes, content: Content, lie: str | None) -> bytes:
@@ -292,7 +293,7 @@ class HandleServer:
             if query.flags & OpFlag.CERTIFIED and lie != "unsigned":
                 sent = sign(sent, dsa_key() if lie == "other-key" else self.key)
                 if lie == "signature":
-                    sent = replace(sent, envelope=replace(sent.envelope, flags=sent.envelope.flags ^ 1))
+                    sent = replace(sent, envelope=structs.replace(sent.envelope, flags=sent.envelope.flags ^ 1))
             sent = encode_response(sent)
         return sent
 
@@ -306,15 +307,15 @@ class HandleServer:
         body: Values | AnswerText
         match content:
             case int(code):
-                header, body = replace(header, response_code=code), AnswerText(None)
+                header, body = structs.replace(header, response_code=code), AnswerText(None)
             case Referral(values):
-                header = replace(header, response_code=ResponseStatus.PREFIX_REFERRAL)
+                header = structs.replace(header, response_code=ResponseStatus.PREFIX_REFERRAL)
                 body = Values(b"", values)
             case values:
                 values = _select(values, query)
                 body = Values(handle, values) if values else AnswerText(None)
                 if not values:
-                    header = replace(header, response_code=ResponseStatus.VALUES_NOT_FOUND)
+                    header = structs.replace(header, response_code=ResponseStatus.VALUES_NOT_FOUND)
         return Response(Envelope(query.request_id), header, body, digest)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from handle_protocol.errors import AnswerTooLarge, MalformedMessage
 from handle_protocol.json_values import write_json_values
@@ -349,6 +349,6 @@ def test_a_packet_of_a_long_message_that_was_cut_is_refused() -> None:
     assert buffer.add(first) is None
     assert buffer.add(last) is None
     with pytest.raises(MalformedMessage):
-        buffer.add(encode_envelope(replace(decode_envelope(last), message_id=613)) + last[20:])
+        buffer.add(encode_envelope(structs.replace(decode_envelope(last), message_id=613)) + last[20:])
     with pytest.raises(AnswerTooLarge, match="longer than 262144 bytes"):
         PacketBuffer(262_144).add(first)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from handle_protocol.errors import AnswerTooLarge, MalformedMessage, UnusableAnswer
 from handle_protocol.json_values import write_json_values
@@ -65,7 +66,7 @@ def test_an_answer_without_the_digest_flag_has_no_digest() -> None:
 
 def test_below_version_2_1_an_answer_has_a_digest_and_no_flag() -> None:
     response = _response(ResponseStatus.HANDLE_NOT_FOUND, AnswerText(b""), digest=Digest(0, bytes(16)))
-    response = replace(response, envelope=replace(response.envelope, major=2, minor=0))
+    response = replace(response, envelope=structs.replace(response.envelope, major=2, minor=0))
     decoded = decode_response(encode_response(response), digest_requested=True)
     assert decoded.digest == Digest(0, bytes(16))
 
@@ -77,7 +78,9 @@ def _response(code: int, body: Body, op_code: int = OpCode.RESOLUTION, **more: A
 
 
 def _with_length(response: Response) -> Response:
-    return replace(response, envelope=replace(response.envelope, message_length=len(encode_response(response)) - 20))
+    return replace(
+        response, envelope=structs.replace(response.envelope, message_length=len(encode_response(response)) - 20)
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,7 +169,7 @@ def test_data_that_becomes_large_json_is_explained_up_to_a_limit() -> None:
 
 @given(st.binary(max_size=3_000), st.randoms())
 def test_a_message_survives_its_packets_in_any_order(body: bytes, chance: Any) -> None:
-    message = encode_message(replace(decode_message(_SMALL_REQUEST), body=body))
+    message = encode_message(structs.replace(decode_message(_SMALL_REQUEST), body=body))
     packets = split_message(message)
     assert all(len(packet) <= MAX_PACKET_BYTES for packet in packets)
     chance.shuffle(packets)
@@ -175,11 +178,11 @@ def test_a_message_survives_its_packets_in_any_order(body: bytes, chance: Any) -
     joined = buffer.add(packets[-1])
     assert joined is not None
     assert joined[20:] == message[20:]
-    assert replace(decode_envelope(joined), flags=2) == decode_envelope(message)
+    assert structs.replace(decode_envelope(joined), flags=2) == decode_envelope(message)
 
 
 def test_the_first_of_two_packets_with_one_number_counts() -> None:
-    first, second = split_message(encode_message(replace(decode_message(_SMALL_REQUEST), body=bytes(600))))
+    first, second = split_message(encode_message(structs.replace(decode_message(_SMALL_REQUEST), body=bytes(600))))
     buffer = PacketBuffer(4_096)
     buffer.add(first)
     assert buffer.add(first[:-1] + b"\x01") is None
@@ -202,7 +205,7 @@ def test_the_first_of_two_packets_with_one_number_counts() -> None:
     ids=["shorter", "longer", "number too high", "other length", "length above the limit", "no envelope", "empty"],
 )
 def test_a_packet_that_does_not_fit_is_refused(change: Callable[[bytes], bytes]) -> None:
-    packets = split_message(encode_message(replace(decode_message(_SMALL_REQUEST), body=bytes(600))))
+    packets = split_message(encode_message(structs.replace(decode_message(_SMALL_REQUEST), body=bytes(600))))
     buffer = PacketBuffer(4_096)
     buffer.add(packets[0])
     with pytest.raises(MalformedMessage):

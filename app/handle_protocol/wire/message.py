@@ -7,6 +7,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final
 
+import msgspec
+
 from handle_protocol.errors import MalformedMessage
 from handle_protocol.wire.fields import U32, FieldReader
 
@@ -72,8 +74,7 @@ class OpFlag:
     REQUEST_DIGEST: Final = 0x0080_0000
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True, gc=False):
     """The envelope of a message (RFC 3652, section 2.2.1).
 
     `message_length` counts all bytes after the envelope, in all packets.
@@ -116,8 +117,7 @@ class Envelope:
         return self.flags | _TRUNCATED
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True, gc=False):
     """The header of a message (RFC 3652, section 2.2.2). The length of the body is not in it: the body has it."""
 
     op_code: int
@@ -130,8 +130,7 @@ class Header:
     reserved: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message whose body and credential are not decoded. `tail` is everything after the body."""
 
     envelope: Envelope

@@ -5,8 +5,9 @@ A packet has at most 512 bytes. Each begins with the envelope, whose message id 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from handle_protocol.errors import AnswerTooLarge, MalformedMessage
 from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope, encode_envelope

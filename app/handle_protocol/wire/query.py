@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from handle_protocol.wire import message
 from handle_protocol.wire.fields import I32, encode_count, encode_string
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(msgspec.Struct, frozen=True, gc=False):
     """What is requested: values with one of these indexes or of one of these types. All values if both are empty."""
 
     handle: bytes

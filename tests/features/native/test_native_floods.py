@@ -6,11 +6,11 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from doi_proxy.errors import UpstreamTimeout
 from handle_protocol.errors import MalformedMessage, ServerUnreachable
@@ -136,7 +136,7 @@ async def test_forged_packets_without_end_end_the_message() -> None:
 
 async def test_copies_of_a_packet_without_end_end_the_message() -> None:
     # An answer of 984 bytes has three packets at most, and each can arrive four times.
-    whole = replace(decode_envelope(message(7)), message_length=984)
+    whole = structs.replace(decode_envelope(message(7)), message_length=984)
     packets, part = _Packets(7, 984), split_message(encode_envelope(whole) + bytes(984))[0]
     for _ in range(4 * 3):
         packets.datagram_received(part, None)

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
+from msgspec import structs
 
 from handle_protocol.wire.fields import U32
 from handle_protocol.wire.message import Credential, OpFlag, Signature
@@ -49,11 +50,11 @@ def _under(answer: Response, signed: Response, **changes: Any) -> Response:
 
 
 def _headed(answer: Response, **changes: Any) -> Response:
-    return replace(answer, header=replace(answer.header, **changes))
+    return replace(answer, header=structs.replace(answer.header, **changes))
 
 
 def _enveloped(answer: Response, **changes: Any) -> Response:
-    return replace(answer, envelope=replace(answer.envelope, **changes))
+    return replace(answer, envelope=structs.replace(answer.envelope, **changes))
 
 
 def _listing(answer: Response, *values: Value) -> Response:
@@ -110,7 +111,7 @@ def _without_envelope(answer: Response, key: Key) -> Response:
 def _replayed(honest: Response, evil: Response, key: Key, **changes: Any) -> Response:
     """What the server truly signed for an earlier query, when the evil values were true, with changes."""
     earlier = Digest(_SHA256, hashlib.sha256(b"the query of a minute ago").digest())
-    signed = sign(replace(evil, envelope=replace(honest.envelope, request_id=77), digest=earlier), key)
+    signed = sign(replace(evil, envelope=structs.replace(honest.envelope, request_id=77), digest=earlier), key)
     return replace(signed, **changes)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import structs
 
 from handle_protocol.wire.message import NO_REQUEST_ID, Credential, Envelope, Header, Signature
 from handle_protocol.wire.query import Query
@@ -35,12 +36,14 @@ def _with_signature(answer: Response, signed: Response, **changes: Any) -> Respo
 
 
 def _made(answer: Response, **changes: Any) -> Response:
-    return replace(answer, envelope=replace(answer.envelope, **changes))
+    return replace(answer, envelope=structs.replace(answer.envelope, **changes))
 
 
 def _absent(answer: Response, name: bytes = b"") -> Response:
     digest = Digest(_SHA256, hashlib.sha256(name).digest()) if name else answer.digest
-    return replace(answer, header=replace(answer.header, response_code=100), body=AnswerText(None), digest=digest)
+    return replace(
+        answer, header=structs.replace(answer.header, response_code=100), body=AnswerText(None), digest=digest
+    )
 
 
 def _section(name: bytes, signature: bytes) -> bytes:
@@ -110,7 +113,7 @@ def _tamperings() -> Iterator[tuple[str, Tampering]]:
             _made(honest, request_id=NO_REQUEST_ID).envelope, Header(0, 4), AnswerText(b"no")
         ),
     )
-    yield "referral", lambda honest, evil: replace(evil, header=replace(evil.header, response_code=303))
+    yield "referral", lambda honest, evil: replace(evil, header=structs.replace(evil.header, response_code=303))
     yield "not responsible", lambda honest, evil: replace(_absent(honest), header=Header(1, 301))
 
 

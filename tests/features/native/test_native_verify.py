@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from doi_proxy.errors import UnprovenAnswer
 from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
@@ -59,7 +60,7 @@ def test_the_name_may_differ_in_the_case_of_ascii_letters() -> None:
     [
         {"envelope": Envelope(8)},
         {"envelope": Envelope(7, session_id=1)},
-        {"header": replace(_SUCCESS, op_code=2)},
+        {"header": structs.replace(_SUCCESS, op_code=2)},
         {"digest": None},
         {"digest": Digest(3, bytes(32))},
         {"digest": Digest(1, bytes(16))},
@@ -89,19 +90,19 @@ def test_a_signature_proves_which_key_signed(key: Any) -> None:
 @table(
     "change",
     [
-        lambda signed: replace(signed, envelope=replace(signed.envelope, request_id=8)),
-        lambda signed: replace(signed, envelope=replace(signed.envelope, session_id=8)),
-        lambda signed: replace(signed, envelope=replace(signed.envelope, minor=12)),
-        lambda signed: replace(signed, envelope=replace(signed.envelope, suggested_minor=10)),
-        lambda signed: replace(signed, header=replace(signed.header, response_code=303)),
-        lambda signed: replace(signed, header=replace(signed.header, expiration=1)),
+        lambda signed: replace(signed, envelope=structs.replace(signed.envelope, request_id=8)),
+        lambda signed: replace(signed, envelope=structs.replace(signed.envelope, session_id=8)),
+        lambda signed: replace(signed, envelope=structs.replace(signed.envelope, minor=12)),
+        lambda signed: replace(signed, envelope=structs.replace(signed.envelope, suggested_minor=10)),
+        lambda signed: replace(signed, header=structs.replace(signed.header, response_code=303)),
+        lambda signed: replace(signed, header=structs.replace(signed.header, expiration=1)),
         lambda signed: replace(signed, body=Values(b"10.5072/2", ())),
         lambda signed: replace(signed, digest=Digest(3, bytes(32))),
         lambda signed: replace(signed, credential=replace(signed.credential, counter=1)),
         lambda signed: replace(signed, credential=None),
         lambda signed: replace(signed, credential=Credential(b"")),
         lambda signed: replace(signed, credential=replace(signed.credential, type=b"HS_MACED")),
-        lambda signed: replace(signed, envelope=replace(signed.envelope, minor=7)),
+        lambda signed: replace(signed, envelope=structs.replace(signed.envelope, minor=7)),
     ],
     ids="request-id session minor suggested code expiration body digest counter none empty type version".split(),
 )

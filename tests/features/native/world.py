@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from msgspec import structs
+
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.native.root_file import RootFile
 from doi_proxy.features.native.service_records import ServiceRecords
@@ -90,9 +92,9 @@ class World:
         header = Header(OpCode.RESOLUTION, 1, site_serial=self.announced.get(serial, serial))
         match self.services[serial].get(question.handle, 100):
             case int(code):
-                return Response(Envelope(7), replace(header, response_code=code), AnswerText(b""))
+                return Response(Envelope(7), structs.replace(header, response_code=code), AnswerText(b""))
             case Referral(values):
-                header = replace(header, response_code=ResponseStatus.PREFIX_REFERRAL)
+                header = structs.replace(header, response_code=ResponseStatus.PREFIX_REFERRAL)
                 return Response(Envelope(7), header, Values(b"", tuple(values)))
             case values:
                 return Response(Envelope(7), header, Values(question.handle, tuple(values)))

@@ -207,7 +207,7 @@ async def test_a_record_that_the_protocol_cannot_carry_is_trouble() -> None:
 
 async def test_an_answer_is_not_a_request() -> None:
     async with listening() as proxy:
-        request = Message(Envelope(7), replace(Header(1), response_code=1), b"", b"")
+        request = Message(Envelope(7), Header(1, response_code=1), b"", b"")
         answer = await proxy.exchange(encode_message(request))
         assert answer is not None
         response = decode_response(answer, digest_requested=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv6Address
 from typing import Final
+
+import msgspec
 
 from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution
 from doi_proxy.web.client_network import read_address
@@ -47,8 +48,7 @@ _DIGESTS: Final = (((2, 7), 3), ((2, 1), 2), ((0, 0), 0))
 _MD5: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HandleRequest:
+class HandleRequest(msgspec.Struct, frozen=True, gc=False):
     """A request. `digested` are the bytes of which an answer repeats the digest."""
 
     message: Message
