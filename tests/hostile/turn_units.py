@@ -17,7 +17,7 @@ from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.bundles.bundle import MAX_LINE
 from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.messages import read_request, write_record
-from doi_proxy.features.native_listener.responder import encode
+from doi_proxy.features.native_listener.responder import encode_in_turns
 from doi_proxy.features.texts.parsed_line import write_line
 from doi_proxy.list_formats.entry_search import expand
 from doi_proxy.list_formats.formats import BY_NAME
@@ -143,7 +143,7 @@ def _listen(values: bytes) -> Iterator[Callable[[], object]]:
     found = Resolution(HandleName("10.1000/1"), entry, Origin.ASKED)
     found.record.select()
     request = read_request(encode_query(Query(Filters(b"10.1000/1", indexes=tuple(range(1_000))), 7, 1)))
-    turns = encode(request, found)
+    turns = encode_in_turns(request, found)
     results: list[EncodedValues] = []
 
     def run() -> None:

@@ -146,7 +146,7 @@ class Responder:
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
                 # The client would take a stale record for the word of a primary server.
                 raise found.failure.without_traceback()
-            return self._write(request, found, await encode(request, found))
+            return self._write(request, found, await encode_in_turns(request, found))
         except errors.FAILURES as error:
             return self._write_error(request, errors.as_failure(error))
         except asyncio.CancelledError:
@@ -199,7 +199,7 @@ class Responder:
         return messages.write_refusal(request, ResponseStatus.ERROR, _FAULT, self._clock())
 
 
-async def encode(request: messages.HandleRequest, found: Resolution) -> EncodedValues:
+async def encode_in_turns(request: messages.HandleRequest, found: Resolution) -> EncodedValues:
     """The values that are requested. Many of them are converted in several turns of the event loop."""
     selected, converted = messages.select_requested_values(request, found).values, list[Value]()
     for start in range(0, len(selected), _VALUES_A_TURN):
