@@ -146,6 +146,18 @@ async def test_a_silent_connection_gives_way_before_idle_ones_and_a_new_one_afte
         assert expected.ended == [Reason.CAP]
 
 
+@pytest.mark.parametrize("phase", [Phase.IDLE, Phase.WRITE])
+async def test_a_connection_with_unnoticed_progress_gives_way_after_one_without(phase: Phase) -> None:
+    connections = _connections(total=2)
+    loop = asyncio.get_running_loop()
+    active, still = Still(phase), Still(phase)
+    assert connections.admit(active, "192.0.2.1", loop) and connections.admit(still, "198.51.100.1", loop)
+    connections.sweep(connections.now + 10)
+    active.since = connections.now - 5
+    assert connections.admit(Still(Phase.ANSWER), "203.0.113.1", loop)
+    assert (active.ended, still.ended) == ([], [Reason.CAP])
+
+
 async def test_a_burst_of_new_connections_closes_about_half_of_the_idle_ones() -> None:
     connections = _connections(total=80)
     loop = asyncio.get_running_loop()
