@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from handle_protocol.record import Record, read_values
+
+#: The Accept header of a browser.
+BROWSER: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 def value(index: int, type_: str, text: object, ttl: object = 86400, **more: object) -> dict[str, Any]:

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.values import value
+from tests.values import BROWSER, value
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
 BIBTEX = "application/x-bibtex"
-FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 PAGE = "http://publisher.example/article"
 #: What asks the prefix chain: its two records, once.
 CHAIN = ("10.5555", "10.SERV/AGENCY")
@@ -51,7 +50,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 class TestWhereItLeads:
     async def test_one_name_leads_each_client_where_it_asks_to_go(self, proxy: Proxy) -> None:
         name = put(proxy)
-        for accept, location in [(FIREFOX, PAGE), (BIBTEX, data(name)), (FIREFOX, PAGE), (BIBTEX, data(name))] * 3:
+        for accept, location in [(BROWSER, PAGE), (BIBTEX, data(name)), (BROWSER, PAGE), (BIBTEX, data(name))] * 3:
             assert (await proxy.get(f"/{name}", accept=accept))["location"] == location
 
     async def test_a_location_of_the_type_asked_for_goes_first(self, proxy: Proxy) -> None:
@@ -73,7 +72,7 @@ class TestWhereItLeads:
             no_nslocs, [value(1, "10320/loc", xml.replace("<locations", "<locations no_nslocs='true'", 1))]
         )
         assert (await proxy.get(f"/{name}", accept=BIBTEX))["location"] == "http://own.example/"
-        assert (await proxy.get(f"/{name}", accept=FIREFOX))["location"] == PAGE
+        assert (await proxy.get(f"/{name}", accept=BROWSER))["location"] == PAGE
         got = await proxy.get(f"/{no_nslocs}", accept=BIBTEX)
         assert (got.status, got["location"]) == (303, "http://own.example/")
 
@@ -88,12 +87,12 @@ class TestQuestions:
         await proxy.get(path, **headers)
         return [proxy.upstream.queries(name) - count for name, count in zip(CHAIN, before, strict=True)]
 
-    @pytest.mark.parametrize("accept", [FIREFOX, "*/*", "application/pdf"])
+    @pytest.mark.parametrize("accept", [BROWSER, "*/*", "application/pdf"])
     async def test_a_page_asks_nothing_of_the_prefix(self, proxy: Proxy, accept: str) -> None:
         assert await self.queries(proxy, f"/{put(proxy)}", accept=accept) == [0, 0]
 
     @pytest.mark.parametrize(
-        ("query", "accept"), [("", BIBTEX), ("?locatt=id:1", FIREFOX), ("?action=showurls", FIREFOX)]
+        ("query", "accept"), [("", BIBTEX), ("?locatt=id:1", BROWSER), ("?action=showurls", BROWSER)]
     )
     async def test_what_depends_on_the_prefix_asks_once_for_all_its_names(
         self, proxy: Proxy, query: str, accept: str
@@ -112,7 +111,7 @@ class TestTime:
         # As the prefix's part counts down, so does the redirect.
         proxy.clock.advance(100)
         assert (await proxy.get(f"/{name}", accept=BIBTEX)).max_age == 20
-        assert (await proxy.get(f"/{name}", accept=FIREFOX)).expires == proxy.clock() - 100 + 86400
+        assert (await proxy.get(f"/{name}", accept=BROWSER)).expires == proxy.clock() - 100 + 86400
 
 
 class TestSilence:
@@ -124,7 +123,7 @@ class TestSilence:
         got = await proxy.get(f"/{name}", accept=BIBTEX)
         assert got.status in (502, 503, 504) and got["location"] is None and got["cache-control"] == "no-store"
         # Readers are not concerned.
-        assert (await proxy.get(f"/{name}", accept=FIREFOX))["location"] == PAGE
+        assert (await proxy.get(f"/{name}", accept=BROWSER))["location"] == PAGE
 
     @pytest.mark.parametrize("path", ["?action=showurls", "?locatt=id:nowhere"])
     async def test_so_is_who_asks_for_a_location_that_may_be_the_prefix_s(self, proxy: Proxy, path: str) -> None:
@@ -138,7 +137,7 @@ class TestInactivePrefix:
     )
 
     @pytest.mark.parametrize(
-        ("query", "accept"), [("", BIBTEX), ("?action=showurls", FIREFOX), ("?locatt=a:b", FIREFOX)]
+        ("query", "accept"), [("", BIBTEX), ("?action=showurls", BROWSER), ("?locatt=a:b", BROWSER)]
     )
     async def test_its_names_are_404_with_what_the_registry_says(self, proxy: Proxy, query: str, accept: str) -> None:
         agency(proxy, status=self.STATUS)
@@ -150,9 +149,9 @@ class TestInactivePrefix:
 class TestContact:
     async def test_a_hostile_contact_is_escaped(self, proxy: Proxy) -> None:
         agency(proxy, status="<contact>javascript:alert(1) &lt;img src=x onerror=y&gt;\"'</contact>")
-        got = await proxy.get("/10.5555/no-such-name", accept=FIREFOX)
+        got = await proxy.get("/10.5555/no-such-name", accept=BROWSER)
         assert got.status == 404 and "<img" not in got.text and 'href="javascript' not in got.text.lower()
 
     async def test_a_silent_prefix_does_not_hide_that_the_name_is_missing(self, proxy: Proxy) -> None:
         proxy.upstream.fault("10.5555", "reset")
-        assert (await proxy.get("/10.5555/no-such-name", accept=FIREFOX)).status == 404
+        assert (await proxy.get("/10.5555/no-such-name", accept=BROWSER)).status == 404

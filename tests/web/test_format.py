@@ -9,12 +9,11 @@ import pytest
 
 from doi_proxy.resolver.metadata_format import MEDIA_TYPES
 from tests.table import table
-from tests.values import value
+from tests.values import BROWSER, value
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
-FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 PAGE = "http://publisher.example/article"
 CROSSREF = "https://api.crossref.org/v1/works/{hdl}/transform"
 RULES = """
@@ -50,7 +49,7 @@ def metadata(format_: str) -> str:
 
 
 class TestWhereItLeads:
-    @table("accept", [FIREFOX, "*/*", "text/turtle"])
+    @table("accept", [BROWSER, "*/*", "text/turtle"])
     @table("format_", MEDIA_TYPES)
     async def test_to_the_metadata_whatever_accept_says(self, proxy: Proxy, format_: str, accept: str) -> None:
         got = await proxy.get(f"/10.5555/a?format={format_}", accept=accept)
@@ -67,7 +66,7 @@ class TestWhereItLeads:
     async def test_an_agency_without_such_addresses_as_accept_leads(self) -> None:
         async with Proxy() as proxy:
             put(proxy, "https://data.example/{hdl}")
-            got = await proxy.get("/10.5555/a?format=bibtex", accept=FIREFOX)
+            got = await proxy.get("/10.5555/a?format=bibtex", accept=BROWSER)
             assert got["location"] == (await proxy.get("/10.5555/a", accept=MEDIA_TYPES["bibtex"]))["location"]
             assert got["location"] == "https://data.example/10.5555%2Fa"
 
@@ -81,15 +80,15 @@ class TestWhereItLeads:
         async with Proxy(library_rules=str(file)) as proxy:
             put(proxy)
             for _ in range(2):  # from the upstream, and from memory
-                page, data = [await proxy.get(f"/10.5555/a{query}", accept=FIREFOX) for query in ("", "?format=ris")]
+                page, data = [await proxy.get(f"/10.5555/a{query}", accept=BROWSER) for query in ("", "?format=ris")]
                 assert page["location"] == f"https://ezproxy.example.edu/login?url={PAGE}"
                 assert data["location"] == metadata("ris")
 
 
 async def test_a_plain_request_between_is_not_changed(proxy: Proxy) -> None:
     for _ in range(3):
-        assert (await proxy.get("/10.5555/a", accept=FIREFOX))["location"] == PAGE
-        assert (await proxy.get("/10.5555/a?format=csl", accept=FIREFOX))["location"] == metadata("csl")
+        assert (await proxy.get("/10.5555/a", accept=BROWSER))["location"] == PAGE
+        assert (await proxy.get("/10.5555/a?format=csl", accept=BROWSER))["location"] == metadata("csl")
 
 
 async def test_an_alias_keeps_it(proxy: Proxy) -> None:
@@ -112,7 +111,7 @@ class TestUnknownFormats:
     @table("text", ["pdf", "", "application/x-bibtex", "bibtex2"])
     @table("path", ["/10.5555/a?", "/10.5555/a?noredirect&", "/openurl?id=doi:10.5555/a&"])
     async def test_are_400_that_names_the_known_ones(self, proxy: Proxy, path: str, text: str) -> None:
-        got = await proxy.get(f"{path}format={text}", accept=FIREFOX)
+        got = await proxy.get(f"{path}format={text}", accept=BROWSER)
         assert got.status == 400
         assert ", ".join(MEDIA_TYPES) in got.text
 
@@ -132,7 +131,7 @@ class TestUnknownFormats:
     ],
 )
 async def test_the_suggestions_of_a_page_keep_it(proxy: Proxy, path: str, status: int, suggested: str) -> None:
-    got = await proxy.get(f"/{path}?format=bibtex", accept=FIREFOX)
+    got = await proxy.get(f"/{path}?format=bibtex", accept=BROWSER)
     assert (got.status, f'href="/{suggested}?format=bibtex"' in got.text) == (status, True)
-    usual = await proxy.get(f"/{path}", accept=FIREFOX)
+    usual = await proxy.get(f"/{path}", accept=BROWSER)
     assert f'href="/{suggested}"' in usual.text

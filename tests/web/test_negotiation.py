@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from doi_proxy.resolver.options import Locatt
 from doi_proxy.web.negotiation import is_browser, negotiate, wants_data
 from tests.table import table
+from tests.values import BROWSER
 
 PROXY = "the handle system's proxy, as recorded"
 CITATION = "DOI content negotiation, citation.crosscite.org"
-FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 def typed(media_type: str) -> list[Locatt]:
@@ -55,7 +55,7 @@ HTML = typed("text/html")
         ("application/vnd.wap.xhtml+xml", False, PROXY),
         ("text/vnd.wap.wml", False, PROXY),
         ("TEXT/HTML", False, PROXY),
-        (FIREFOX, False, PROXY),
+        (BROWSER, False, PROXY),
         ("*/*", False, PROXY),
         ("*/*;q=0.1", False, PROXY),
         ("*/*, */*;q=0.3", False, PROXY),
@@ -95,7 +95,7 @@ def test_a_request_is_negotiated_if_nothing_a_browser_shows_is_liked_best(
         # Parameters of a type are not part of it.
         ("text/x-bibliography; style=apa", False, [*typed("text/x-bibliography"), ("http_role", "conneg")]),
         # A page: HTML if it is listed.
-        (FIREFOX, False, [*HTML, ("http_role", "browser")]),
+        (BROWSER, False, [*HTML, ("http_role", "browser")]),
         ("text/*", False, [*HTML, ("http_role", "browser")]),
         ("application/x-bibtex, */*", False, [*HTML, ("http_role", "browser")]),
         ("application/pdf", False, [("http_role", "browser")]),

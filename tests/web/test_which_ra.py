@@ -10,6 +10,7 @@ import pytest
 
 from doi_proxy.web.which_ra import MAX_NAMES
 from tests.table import table
+from tests.values import BROWSER
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -126,7 +127,6 @@ async def test_a_name_is_a_json_string(proxy: Proxy, name: str) -> None:
 
 
 #: What browsers send.
-BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 async def test_a_browser_gets_a_page_with_a_row_for_each_name(proxy: Proxy) -> None:

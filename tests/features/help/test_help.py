@@ -13,13 +13,13 @@ from doi_proxy.features.help import page as help_page
 from doi_proxy.features.sqlite.earlier_targets import EarlierTarget
 from tests.cluster.processes import until
 from tests.table import table
+from tests.values import BROWSER
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
 NAME = "10.5555/work"
 OLD, NEW = "https://old.example.org/work", "https://new.example.org/work"
-BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 LOCAL = '[[record]]\ndoi = "10.5555/gone"\ntombstone = { reason = "Withdrawn.", date = 2026-03-01 }\n'
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.features.library.library import read_cookie, write_cookie
-from tests.features.library.test_redirects import BROWSER, EZPROXY, HOME, RULES, TARGET
+from tests.features.library.test_redirects import EZPROXY, HOME, RULES, TARGET
 from tests.table import table
+from tests.values import BROWSER
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from tests.table import table
+from tests.values import BROWSER
 from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
@@ -37,7 +38,6 @@ languages = ["de"]
 service = "ezproxy"
 hosts = ["publisher.com", "deutsch.example"]
 """
-BROWSER: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 TARGET: Final = "https://www.publisher.com/article?a=b&c=d"
 EZPROXY: Final = f"https://ezproxy.example.edu/login?url={TARGET}"
 HOME: Final = "198.51.100.7"

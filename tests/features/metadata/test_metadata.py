@@ -25,12 +25,11 @@ from tests.features.assistants.test_tools import running as assistants
 from tests.features.lists.test_references import FORM, form
 from tests.features.metadata.agency import CSL, TITLE, Agency, answer, item, open_agency, put_prefix
 from tests.table import table
-from tests.values import value
+from tests.values import BROWSER, value
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
-BROWSER: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 PENDING: Final = "Title and author of the work are not known here yet."
 PAGE_TIMEOUT: Final = "doi_proxy.features.metadata.section.PAGE_TIMEOUT"
 ON: Final[dict[str, Any]] = {"metadata": True, "upstream_private_servers": True}

@@ -16,11 +16,11 @@ from doi_names.suggestion import read_best
 from doi_proxy.commands.main import main
 from tests.features.assistants.test_tools import running as running_tools
 from tests.features.texts.dirty_texts import DirtyText, read_dirty_texts
+from tests.values import BROWSER
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
-BROWSER: Final = "text/html,application/xhtml+xml,*/*;q=0.8"
 #: Of the dirty texts that mean one name, so many are read as exactly that name.
 READ: Final = 727
 #: Each seventh of these is sent.
