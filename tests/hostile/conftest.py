@@ -44,13 +44,3 @@ def started(folder: Path, upstream_url: str, *, store_url: str = "memory:", **se
         proxy.process.kill()
         raise
     return proxy
-
-
-@pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
-    """A proxy with short deadlines for the upstream."""
-    one = started(tmp_path_factory.mktemp("proxy"), upstream_url, upstream_timeout=2)
-    try:
-        yield one
-    finally:
-        one.process.kill()
