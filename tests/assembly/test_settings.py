@@ -62,12 +62,6 @@ def test_every_setting_says_in_its_last_sentence_when_to_change_it(name: str) ->
     assert is_for_drills or last.split()[0] in {"Add", "Change", "Lower", "Raise", "Set", "Turn"}
 
 
-@table("name", Settings.model_fields)
-def test_every_setting_says_what_it_is_in_a_sentence(name: str) -> None:
-    description = Settings.model_fields[name].description
-    assert description and description.endswith(".")
-
-
 @table(
     "name",
     [name for name, field in Settings.model_fields.items() if field.annotation is float and find_form(field) is None],

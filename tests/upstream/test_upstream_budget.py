@@ -208,18 +208,6 @@ async def test_a_place_is_free_again_whatever_happened_in_it() -> None:
         assert budget.in_flight == 1
 
 
-async def test_first_come_first_served() -> None:
-    guests = Guests(budget_of(Clock(0.0), places=1))
-    for name in "abc":
-        await guests.come(name)
-    assert guests.entered == ["a"]
-    await guests.go("a")
-    assert guests.entered == ["a", "b"]
-    await guests.go("b")
-    assert guests.entered == ["a", "b", "c"]
-    await guests.all_go()
-
-
 async def test_people_go_before_bulk_and_background_that_came_earlier() -> None:
     guests = Guests(budget_of(Clock(0.0), places=1, reserved=0))
     await guests.come("first")

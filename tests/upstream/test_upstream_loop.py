@@ -16,7 +16,7 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import UpstreamLoop
-from doi_proxy.upstream.loop import LOOP_HEADER, read_loop_id
+from doi_proxy.upstream.loop import read_loop_id
 from doi_proxy.upstream.source import UpstreamQuery
 from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
@@ -26,17 +26,6 @@ from tests.web.proxy import Proxy
 pytestmark = pytest.mark.anyio
 
 NAME: Final = "10.5555/article"
-
-
-async def test_every_query_has_the_identifier_of_its_service() -> None:
-    async with FakeUpstream() as upstream:
-        upstream.put(NAME, url="http://example.org/")
-        api = usual_api(upstream.url, loop_id="doi-proxy-ab12")
-        try:
-            await api.fetch(UpstreamQuery(HandleName(NAME)))
-        finally:
-            await api.aclose()
-        assert upstream.last_headers[LOOP_HEADER.lower()] == "doi-proxy-ab12"
 
 
 async def test_status_508_of_the_upstream_is_a_loop() -> None:

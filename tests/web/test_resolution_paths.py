@@ -313,6 +313,7 @@ async def test_only_the_client_that_bypasses_the_cache_too_often_waits(start: st
         "/api/handles/10.1000/182?type=EMAIL",
         "/api/handles/10.5555/unknown",
         "/api/handles/10.1000/182?index=x",
+        "/doiRA/10.1000/182",
         "/api/nothing",
     ],
 )

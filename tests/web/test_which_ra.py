@@ -75,11 +75,6 @@ async def test_the_text_is_indented_as_that_of_doi_org(proxy: Proxy) -> None:
     assert got.text == '[\n  {\n    "DOI": "10.5555/a",\n    "RA": "Agency One"\n  }\n]'
 
 
-async def test_head_has_no_body(proxy: Proxy) -> None:
-    got = await proxy.head("/doiRA/10.5555/a")
-    assert (got.status, got["content-type"], got.body) == (200, "application/json;charset=utf-8", b"")
-
-
 @pytest.mark.parametrize("silent", ["10.5555/a", "10.5555", "10.SERV/ONE"])
 async def test_silence_is_not_a_missing_name(proxy: Proxy, silent: str) -> None:
     proxy.upstream.fault(silent, "status", status=503)
