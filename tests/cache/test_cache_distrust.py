@@ -17,13 +17,14 @@ from doi_proxy.errors import StoreError
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry, known, missing
 from tests.clock import Clock
+from tests.examples import examples
 from tests.features.sqlite.sqlite_stores import opened
 
 pytestmark = pytest.mark.anyio
 
 CEILING = 86_400.0
 TWO_DAYS = 172_800.0
-FILES = 60
+FILES = examples(2)
 
 
 def tier(store: SharedStore | None, clock: Clock) -> TieredStore:

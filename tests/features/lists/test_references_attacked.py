@@ -26,8 +26,8 @@ READER: Final = "198.51.100.7"
 #: Seconds between two requests of the reader, and those that each may wait: what needs no upstream waits for nothing.
 INTERVAL: Final = 0.5
 QUICK: Final = 0.1
-#: The numbers of references of a list, and of uploads at once, each from a network of its own.
-MANY: Final = 2_000
+#: The longest list that is accepted, and uploads at once, each from a network of its own.
+LONGEST: Final = 2_000
 UPLOADS: Final = 40
 _HEAD_SECONDS: Final = 1.0
 _CHECK_SECONDS: Final = 300.0
@@ -112,34 +112,39 @@ async def test_a_flood_of_hostile_documents_leaves_the_reader_alone(proxy: Proxy
     assert proxy.upstream.queries() == 1
 
 
-async def test_a_long_list_at_a_silent_upstream_ends_in_time_and_calls_nothing_unregistered() -> None:
+long_lists = pytest.mark.parametrize("many", [500, pytest.param(LONGEST, marks=pytest.mark.nightly)])
+
+
+@long_lists
+async def test_a_long_list_at_a_silent_upstream_ends_in_time_and_calls_nothing_unregistered(many: int) -> None:
     async with Proxy(upstream_breaker_failures=5) as proxy:
         proxy.upstream.put(STORED, url=URL)
         loop = asyncio.get_running_loop()
         async with resolving(proxy) as waits:
             proxy.upstream.fault(EVERY_NAME, "hang")
             began = loop.time()
-            got = await upload(proxy, 1, names(MANY))
+            got = await upload(proxy, 1, names(many))
             seconds = loop.time() - began
         rows = results(got)
     assert max(waits) < QUICK
     assert seconds < _CHECK_SECONDS + _HEAD_SECONDS
-    assert len(rows) == MANY
+    assert len(rows) == many
     assert {words[:24] for _, _, words in rows} == {"Could not be checked now"}
 
 
-async def test_a_long_list_at_a_slow_upstream_is_complete_and_shows_its_progress() -> None:
+@long_lists
+async def test_a_long_list_at_a_slow_upstream_is_complete_and_shows_its_progress(many: int) -> None:
     async with Proxy(upstream_rate=20, upstream_burst=20) as proxy:
         proxy.upstream.put(STORED, url=URL)
-        for number in range(0, MANY, 2):
+        for number in range(0, many, 2):
             proxy.upstream.put(f"10.5555/new-{number}", url=URL)
         async with resolving(proxy) as waits:
             proxy.upstream.fault(EVERY_NAME, "delay", seconds=1.0)
-            got = await upload(proxy, 1, names(MANY))
+            got = await upload(proxy, 1, names(many))
         rows = results(got)
     assert max(waits) < QUICK
-    progress = [int(done) for done in re.findall(rf"Checked: (\d+) of {MANY}<", got.text)]
-    assert progress == sorted(progress) and progress[-1] == MANY and len(set(progress)) > 20
+    progress = [int(done) for done in re.findall(rf"Checked: (\d+) of {many}<", got.text)]
+    assert progress == sorted(progress) and progress[-1] == many and len(set(progress)) > 20
     kinds = Counter(words.split(" 10.")[0] for _, _, words in rows)
-    assert kinds["Registered"] == MANY / 2, kinds
-    assert sum(kinds.values()) == MANY
+    assert kinds["Registered"] == many / 2, kinds
+    assert sum(kinds.values()) == many
