@@ -324,6 +324,31 @@ async def test_front_proxies_have_no_cap_of_a_client(address: str) -> None:
     assert admitted == [True] * 15 + [False] * 5
 
 
+async def test_of_a_client_that_lets_many_requests_wait_through_a_front_proxy_one_gives_way() -> None:
+    connections = _connections(total=15)
+    connections.set_trusted_proxies(trusted_addresses(("203.0.113.1",)))
+    loop = asyncio.get_running_loop()
+    waiting = [Still(Phase.ANSWER) for _ in range(15)]
+    for number, connection in enumerate(waiting):
+        assert connections.admit(connection, "203.0.113.1", loop)
+        connections.charge(connection, "192.0.2.7" if number < 12 else f"198.51.{16 * number}.7")
+    assert connections.admit(Still(Phase.ANSWER), "203.0.113.1", loop)
+    assert [connection.ended for connection in waiting] == [[Reason.CAP]] + [[]] * 14
+    # The next requests of these connections are of no client that the front names.
+    for connection in waiting[1:12]:
+        connections.charge(connection, None)
+    assert not connections.admit(Still(Phase.ANSWER), "203.0.113.1", loop)
+
+
+async def test_a_connection_that_has_ended_is_charged_to_no_client() -> None:
+    connections = _connections(total=15)
+    ended = Still(Phase.ANSWER)
+    assert connections.admit(ended, "192.0.2.1", asyncio.get_running_loop())
+    connections.forget(ended)
+    connections.charge(ended, "192.0.2.7")
+    assert len(connections) == 0
+
+
 async def test_a_peer_that_has_left_before_its_address_was_read_is_no_front_proxy() -> None:
     connections = _connections(total=100)
     loop = asyncio.get_running_loop()

@@ -422,6 +422,26 @@ async def test_while_every_connection_waits_for_an_answer_a_further_one_is_refus
             assert row.read(await finish(reader, writer)) == [row.missing]
 
 
+async def test_requests_that_a_client_lets_wait_through_a_front_proxy_refuse_no_other_client() -> None:
+    async with service(max_connections=8) as server:
+        server.upstream.hold("10.1000/held")
+
+        def write(name: str, client: str) -> bytes:
+            return _write_http(name).replace(b"Host: x", f"Host: x\r\nX-Forwarded-For: {client}".encode())
+
+        waiting = [await HTTP.begin(server, write("10.1000/held", "192.0.2.7"), "127.0.0.1") for _ in range(8)]
+        for number in range(4):
+            request = write(NAME, f"198.51.{16 * number}.7").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+            assert statuses(await server.exchange(request, to=HTTP.port, client="127.0.0.1")) == [302]
+        # The first ones gave way, with an answer: a front proxy takes none for a failure of the server.
+        assert statuses(await waiting[0][0].read()) == [503]
+        assert server.connections.closed[Reason.REFUSED] == 0
+        server.upstream.release("10.1000/held")
+        reader, writer = waiting[-1]
+        writer.write_eof()
+        assert statuses(await finish(reader, writer)) == [404]
+
+
 # Clients that leave
 
 

@@ -147,7 +147,7 @@ class Connections:
         #: How many connections ended, by reason.
         self.closed: dict[Reason, int] = dict.fromkeys(Reason, 0)
         self._limits = limits
-        #: The customer and the client of each connection; of a front proxy's, none.
+        #: The customer and the client of each connection; of a front proxy's, those of its request, or none.
         self._holder: dict[Connection, tuple[Hashable, ...]] = {}
         #: The connections of each customer, the widest of `find_accounts`, and of each client.
         self._held: tuple[dict[Hashable, dict[Connection, None]], ...] = ({}, {})
@@ -194,10 +194,30 @@ class Connections:
             if len(self._holder) >= limits.total:  # set_total has lowered it
                 self._evict_first()
         self._visit(connection)
+        self._charge(connection, client)
+        return True
+
+    def charge(self, connection: Connection, address: str | None) -> None:
+        """A front proxy passes on a request of the client at an address, None if it names no client.
+
+        The connection is charged to this client until another request comes. A client that lets many requests wait
+        through a front must not keep the places of all others.
+        """
+        holder, client = self._holder.get(connection), None if address is None else self._limits.client_of(address)
+        if holder is not None and (holder[_CLIENT] if holder else None) != client:
+            self._release(connection)
+            self._charge(connection, client)
+
+    def _charge(self, connection: Connection, client: str | None) -> None:
         holder = self._holder[connection] = () if client is None else (find_accounts(client)[0], client)
         for held, key in zip(self._held, holder, strict=False):
             held.setdefault(key, {})[connection] = None
-        return True
+
+    def _release(self, connection: Connection) -> None:
+        for held, key in zip(self._held, self._holder.pop(connection, ()), strict=False):
+            del held[key][connection]
+            if not held[key]:
+                del held[key]
 
     def is_trusted(self, address: str) -> bool:
         """Whether this is the address of a front proxy."""
@@ -255,10 +275,7 @@ class Connections:
         """Remove a connection without counting its end: another protocol takes it over, or it is evicted."""
         for rank in self._ranks:
             rank.pop(connection, None)
-        for held, key in zip(self._held, self._holder.pop(connection, ()), strict=False):
-            del held[key][connection]
-            if not held[key]:
-                del held[key]
+        self._release(connection)
 
     def _visit(self, connection: Connection) -> tuple[Phase, float]:
         """Its phase and the time of its last progress. If either has changed, it is the last of its rank."""

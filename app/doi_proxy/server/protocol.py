@@ -300,7 +300,11 @@ class ServerProtocol(HttpToolsProtocol):
         """Start the task of a request."""
         # The scope of a forwarded request has the client in place of the peer. The application needs both.
         cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
-        cycle.scope, app = proxies.forwarded_scope(app, cycle.scope), proxies.unwrap(app)  # type: ignore[arg-type,assignment]
+        own = cycle.scope
+        cycle.scope, app = proxies.forwarded_scope(app, own), proxies.unwrap(app)  # type: ignore[arg-type,assignment]
+        if cycle.scope is not own:
+            client = cycle.scope["client"]
+            self._connections.charge(self, None if client is None or client == self.client else client[0])
         cycle.scope["doi_proxy.abort"] = partial(self.expire, Reason.WRITE_TIMEOUT)  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
             cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]
@@ -427,6 +431,9 @@ class ServerProtocol(HttpToolsProtocol):
             # client's close_notify, and the descriptor would stay open.
             self._reason = self._reason if reason is _FINISHED else reason
             self.transport.abort()
+        elif reason is Reason.CAP and not self._is_answered():
+            # A front proxy would take a connection that ends without an answer for a failure of this server.
+            self._refuse(503, _NO_ROOM, reason)
         elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._stream.head_bytes):
             self._refuse(408, _TOO_LATE, reason)
         else:
