@@ -231,6 +231,20 @@ def test_a_file_with_the_longest_name_can_be_replaced(name: str, tmp_path: Path)
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
+def test_what_a_killed_process_has_left_of_a_file_is_removed_a_day_later(tmp_path: Path) -> None:
+    path = tmp_path / "a[b].json"
+    left, written, foreign = (
+        tmp_path / f".{name}.partial" for name in ("a[b].json.k2_3abcd", "a[b].json.abcd_123", "a.b")
+    )
+    for partial in (left, written, foreign):
+        partial.write_text("half")
+    for partial in (left, foreign):
+        day_before = partial.stat().st_mtime - 90_000
+        os.utime(partial, (day_before, day_before))
+    replace_private(path, b"whole")
+    assert {other.name for other in tmp_path.iterdir()} == {path.name, written.name, foreign.name}
+
+
 def test_a_replacement_that_is_not_complete_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")

@@ -16,6 +16,7 @@ import fcntl
 import os
 import stat
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 from tempfile import mkstemp
 from typing import BinaryIO, Final, Self
@@ -27,6 +28,10 @@ _ROOT: Final = 0
 PARTIAL: Final = ".partial"
 #: Characters of the name of the complete file in it. A name has 255 bytes at most, and a character has up to four.
 _NAME_PART: Final = 50
+#: Random characters of such a name (tempfile).
+_RANDOM: Final = 8
+#: Seconds after its last write in which such a file counts as that of a process that still writes it: a day.
+_LEFT_SECONDS: Final = 86_400
 #: Without O_NONBLOCK, the opening of a pipe waits for its other end.
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 #: A symbolic link is refused too.
@@ -234,6 +239,14 @@ def _create_missing(path: Path) -> None:
         os.close(_open_new(path, os.O_RDONLY))
 
 
+def _remove_left(path: Path, newest: float) -> None:
+    """Remove what a killed process has left of a replacement of this file. A process that writes is not so slow."""
+    for left in path.parent.glob(f".{escape(path.name[:_NAME_PART])}.{'?' * _RANDOM}{PARTIAL}"):
+        with suppress(OSError):  # of another user, or another process has removed it
+            if newest - left.lstat().st_mtime > _LEFT_SECONDS:
+                left.unlink()
+
+
 class Replacement:
     """A new file of mode 0600 that takes the place of another one in one step, when its content is complete.
 
@@ -244,6 +257,7 @@ class Replacement:
         """Create the new file beside the old one, with a random name. Raises OSError."""
         self._path = path
         descriptor, name = mkstemp(dir=path.parent, prefix=f".{path.name[:_NAME_PART]}.", suffix=PARTIAL)
+        _remove_left(path, newest=os.fstat(descriptor).st_mtime)
         #: Where the new file is until then.
         self.partial = Path(name)
         self.file: BinaryIO = os.fdopen(descriptor, "wb")
