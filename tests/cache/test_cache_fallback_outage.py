@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -19,7 +20,7 @@ QUIET = 5.0
 
 
 async def test_an_outage_is_two_lines_with_its_duration(caplog: pytest.LogCaptureFixture) -> None:
-    outage = Outage(Clock(), QUIET)
+    outage = Outage(Clock(), time.monotonic, QUIET)
     outage.record_success("get")
     for _ in range(60):
         outage.record_failure("get", "Connection refused.")
@@ -38,7 +39,7 @@ async def test_an_outage_is_two_lines_with_its_duration(caplog: pytest.LogCaptur
 
 
 async def test_a_store_that_fails_now_and_then_is_one_outage(caplog: pytest.LogCaptureFixture) -> None:
-    outage = Outage(Clock(), QUIET)
+    outage = Outage(Clock(), time.monotonic, QUIET)
     for _ in range(100):
         outage.record_failure("lease", "database is locked.")
         await asyncio.sleep(1)
@@ -51,7 +52,7 @@ async def test_a_clock_that_is_set_neither_ends_an_outage_nor_prolongs_it(caplog
     for step in (172_800, -172_800):
         caplog.clear()
         clock = Clock()
-        outage = Outage(clock, QUIET)
+        outage = Outage(clock, time.monotonic, QUIET)
         outage.record_failure("get", "Connection refused.")
         clock.advance(step)
         outage.record_success("get")

@@ -175,6 +175,21 @@ def test_a_worker_that_is_silent_during_the_shutdown_is_not_replaced(
     assert len(watched.workers) == 1 and watched.ends == []
 
 
+def test_a_worker_that_does_not_end_in_time_is_killed_with_a_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("doi_proxy.commands.supervisor.END_MARGIN", -1.0)
+
+    def hang_and_end(watched: Watched) -> None:
+        os.kill(watched.supervisor._workers[0].process.pid or 0, signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    watched = Watched(obey, hang_and_end)
+    assert watched.supervisor.run() is True
+    (line,) = [message for message in caplog.messages if "worker 1" in message]
+    assert line.endswith(" has not ended 0 s after the signal to end: it is killed")
+
+
 def test_a_worker_holds_nothing_of_the_supervisor() -> None:
     watched = Watched(report_handlers, signal_self(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)

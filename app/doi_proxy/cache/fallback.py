@@ -54,15 +54,15 @@ class TierStats:
 
 
 class Outage:
-    """Detects the outages of a store. `clock` gives seconds since the epoch.
+    """Detects the outages of a store. `clock` gives seconds since the epoch, and `timer` those of the monotonic clock.
 
     An outage ends when an operation that failed succeeds and no operation has failed for `quiet` seconds. A store that
-    fails intermittently therefore logs one outage, not two lines for each failure. Seconds are those of the monotonic
-    clock: the other one can be set while the store fails.
+    fails intermittently therefore logs one outage, not two lines for each failure. Seconds are those of `timer`: the
+    clock can be set while the store fails.
     """
 
-    def __init__(self, clock: Callable[[], float], quiet: float) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float], timer: Callable[[], float], quiet: float) -> None:
+        self._clock, self._timer = clock, timer
         self._quiet = quiet
         self._began_at = self._last_failure = 0.0
         self._failed: set[str] = set()
@@ -70,7 +70,7 @@ class Outage:
 
     def record_failure(self, operation: str, reason: str, cause: str = "") -> None:
         """Record a failure. The first one of an outage is logged, and gives it its cause."""
-        now = time.monotonic()
+        now = self._timer()
         if not self._failed:
             self._began_at = now
             self.incidents.begin(self._clock(), Cause(cause))
@@ -88,7 +88,7 @@ class Outage:
 
     def end(self) -> None:
         """End the outage, unless an operation has failed a moment ago."""
-        now = time.monotonic()
+        now = self._timer()
         if self._failed and now - self._last_failure >= self._quiet:
             self._failed.clear()
             self.incidents.end(self._clock())
@@ -111,7 +111,7 @@ class FallbackStore:
         #: The second tier. None if there is only memory.
         self.store = store
         self._observer = observer
-        self._outage = Outage(clock, QUIET)
+        self._outage = Outage(clock, time.monotonic, QUIET)
         #: The buckets whose tokens come from this process, since the store failed.
         self._own_buckets: set[str] = set()
         #: Those of them that have given a token since.

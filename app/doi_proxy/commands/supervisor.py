@@ -167,6 +167,10 @@ class Supervisor:
         late = self._deadline is not None and now >= self._deadline
         for worker in tuple(self._workers):
             if late or (worker.aborted_at is not None and now - worker.aborted_at > ABORT_SECONDS):
+                if self._deadline and worker.aborted_at is None:  # 0.0 after a second signal, which is logged
+                    text = "%s (process %s) has not ended %.0f s after the signal to end: it is killed"
+                    seconds = self._seconds_to_end + END_MARGIN
+                    log.warning(text, worker.process.name, worker.process.pid, seconds)
                 worker.process.kill()
                 worker.process.join()
             elif worker.aborted_at is None and now - worker.heard_at > MAX_SILENCE:

@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from math import inf
 from typing import Final
@@ -55,8 +55,9 @@ def take_socket(environment: MutableMapping[str, str]) -> socket.socket | None:
 class Notifier:
     """Sends states to the socket of systemd."""
 
-    def __init__(self, address: str | None, watchdog: float = inf) -> None:
-        """`watchdog` is the time without a message after which systemd kills the service, in seconds."""
+    def __init__(self, address: str | None, watchdog: float = inf, timer: Callable[[], float] = time.monotonic) -> None:
+        """`watchdog` is the time without a message after which systemd kills the service, in seconds of `timer`."""
+        self._timer = timer
         self._interval = watchdog / _A_DEADLINE
         self._alive_at = -inf
         # A leading "@" stands for the zero byte of an abstract address (sd_notify(3), "Notes").
@@ -76,7 +77,7 @@ class Notifier:
 
     def alive(self) -> None:
         """Report that the service does not hang. Called at least every second. Few of the calls send a message."""
-        now = time.monotonic()
+        now = self._timer()
         if now - self._alive_at > self._interval:  # never, if the interval is infinite
             self._alive_at = now
             self._send("WATCHDOG=1")
