@@ -6,6 +6,7 @@ The workers of a machine share them. What several workers saw is one event.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -152,6 +153,15 @@ class EventLog:
 
     def _change(self, change: Callable[[list[Event]], list[Event]]) -> None:
         self._memory.change(lambda content: msgspec.json.encode(change(_read(content))), waits=True)
+
+
+def decode_events(written: Iterable[msgspec.Raw]) -> list[Event]:
+    """The events, without those that are forged or of a kind that only another release knows."""
+    events = list[Event]()
+    for event in written:
+        with suppress(msgspec.DecodeError):
+            events.append(msgspec.json.decode(event, type=Event))
+    return events
 
 
 def _read(content: bytes) -> list[Event]:

@@ -12,7 +12,7 @@ import pytest
 from doi_proxy.features.metrics.history import LENGTH, STEP, Point, SharedHistory
 from doi_proxy.features.sqlite.notes import write_note
 from doi_proxy.features.status.keeping import MAX_SERVICES, NOTE, Kept, StatusKeeper, decode_note
-from doi_proxy.sharing.events import EventLog
+from doi_proxy.sharing.events import Event, EventLog
 from doi_proxy.sharing.memory import SharedMemory
 from tests.clock import Clock
 from tests.web.proxy import Proxy
@@ -151,3 +151,9 @@ def test_a_whole_day_takes_less_than_a_hundred_kilobytes() -> None:
     sums |= dict.fromkeys(("question_seconds", "delays", "delay_seconds"), 1234.567890123456)
     kept = Kept([Point(1_700_000_000 + number * STEP, sums) for number in range(LENGTH)], [], 1)
     assert len(msgspec.json.encode({"": kept})) < 100_000
+
+
+async def test_an_event_of_a_later_release_is_left_out_and_the_rest_is_kept() -> None:
+    known = {"kind": "start", "at": 100, "detail": "1.0.0"}
+    service = {"points": [], "events": [{"kind": "eclipse", "at": 99}, known], "saved": 200, "new": 1}
+    assert decode_note(msgspec.json.encode({"": service})) == {"": Kept([], [Event("start", 100, detail="1.0.0")], 200)}

@@ -16,7 +16,7 @@ import msgspec
 
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.metrics.history import LENGTH, Point, SharedHistory
-from doi_proxy.sharing.events import MAX_EVENTS, Event, EventLog
+from doi_proxy.sharing.events import MAX_EVENTS, Event, EventLog, decode_events
 
 #: The name of the note. A release that does not know it leaves it alone.
 NOTE: Final = "status"
@@ -31,6 +31,15 @@ class Kept(msgspec.Struct):
 
     points: list[Point]
     events: list[Event]
+    saved: int
+    has_ended: bool = False
+
+
+class _Written(msgspec.Struct):
+    """The same as it is read: another release may have events of further kinds."""
+
+    points: list[Point]
+    events: list[msgspec.Raw]
     saved: int
     has_ended: bool = False
 
@@ -111,8 +120,14 @@ def find_earlier(known: Mapping[str, Kept], place: str) -> str | None:
 
 
 def decode_note(data: bytes | None) -> dict[str, Kept]:
-    """What each service keeps, by its place. A damaged or forged note counts as none."""
+    """What each service keeps, by its place. A damaged note counts as none, and so does a forged event."""
+    if data is None:
+        return {}
     try:
-        return {} if data is None else msgspec.json.decode(data, type=dict[str, Kept])
+        found = msgspec.json.decode(data, type=dict[str, _Written])
+        return {
+            place: Kept(written.points, decode_events(written.events), written.saved, written.has_ended)
+            for place, written in found.items()
+        }
     except (msgspec.DecodeError, ValueError, RecursionError):
         return {}

@@ -67,7 +67,7 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
         sum(getattr(point, name) for point in recent) for name in ("requests", "answers", "hits", "stale", "unverified")
     )
     names = answers + failed
-    seconds = max(now - _find_begin(recent[0], started), 1.0) if recent else 1.0
+    seconds = max(now - _find_begin(history, recent[0], started), 1.0) if recent else 1.0
     deciding = [upstream for upstream in facts.upstreams if not upstream.is_route]
     state = find_state(facts.mode, {upstream.state for upstream in deciding}, is_draining=facts.is_draining)
     delays = [point.loop_delay for point in recent if point.loop_delay is not None]
@@ -93,9 +93,11 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
     return summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
 
 
-def _find_begin(point: models.HistoryPoint, started: float) -> float:
-    """The time from which a point counts: all of it if it is of an earlier run, else from the start of this one."""
-    return point.start if point.start + DAY.step <= started else max(point.start, started)
+def _find_begin(history: Sequence[models.HistoryPoint], point: models.HistoryPoint, started: float) -> float:
+    """The time from which a point counts: all of it if an earlier run has counted in it too."""
+    is_before = point.start + DAY.step <= started
+    has_earlier = is_before or any(earlier.start == point.start - DAY.step for earlier in history)
+    return point.start if has_earlier else max(point.start, started)
 
 
 def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> models.State:
@@ -223,17 +225,17 @@ def write_event(texts: Catalogue, event: models.EventStatus) -> str:
     # A newer proxy can have events that this release has no words for.
     if key not in texts.texts:
         return event.kind
-    return str(
-        texts(
-            key,
-            detail=event.detail,
-            count=count,
-            seconds=write_length(event.count),
-            duration=duration,
-            sign=event.sign,
-            cause=str(texts("status.because", cause=cause)) if cause else "",
-        )
+    times = f" ({event.count}\u00a0×)" if event.kind == "worker" and event.count > 1 else ""
+    text = texts(
+        key,
+        detail=event.detail,
+        count=count,
+        seconds=write_length(event.count),
+        duration=duration,
+        sign=event.sign,
+        cause=str(texts("status.because", cause=cause)) if cause else "",
     )
+    return f"{text}{times}"
 
 
 def write_clock(seconds: float) -> str:
