@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import enum
+import errno
 import http.client
 import json
 import os
@@ -39,6 +40,8 @@ _NEW_IN_OUTAGE, _NEW_AFTERWARDS = "10.5555/asked-in-the-outage", "10.5555/asked-
 _TARGETS: Final[Mapping[str, str]] = MappingProxyType({_KNOWN: "http://www.doi.org/hb.html"})
 #: Seconds for the proxy to start, to answer, and to end.
 _START, _ANSWER, _END = 120.0, 10.0, 15.0
+#: What a write to a terminal that was closed, or to a pipe without a reader, fails with.
+_CLOSED: Final = (errno.EIO, errno.EPIPE)
 #: Lines of the proxy's log that are kept. They are shown if it ends by itself.
 _LOG_LINES: Final = 30
 _SERVING: Final = re.compile(r"serving on (http://\S+)")
@@ -286,7 +289,9 @@ def run_demo(namespace: argparse.Namespace) -> int:
         with _read_keys(events) as has_keys:
             try:
                 is_complete = bool(proxy.url) and Demo(stand_in, proxy, events, has_keys).play()
-            except OSError:  # the terminal is closed
+            except OSError as error:
+                if error.errno not in _CLOSED:
+                    raise
                 is_complete = True
         proxy.end()
         if not is_complete:
