@@ -130,7 +130,10 @@ async def test_no_answer_is_wrong_while_a_worker_and_the_upstream_are_killed_in_
 
 
 async def ask_again(proxy: Proxy) -> None:
-    """Wait until every worker of a proxy has the word of the upstream that is back about every unregistered name."""
+    """Wait until every worker of a proxy has the word of the upstream that is back about every unregistered name.
+
+    One name says nothing about the others: a refusal is prepared for the rest of its second.
+    """
 
     async def verified() -> bool:
         answers = [answer for name in UNKNOWN for answer in await proxy.ask_each(f"/{name}")]

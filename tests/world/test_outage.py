@@ -115,3 +115,15 @@ def test_a_store_that_hangs_with_the_upstream_delays_a_refusal_by_half_a_second(
         world.valkey.hang()
         refused = world.get(f"/{NAME}{query}")
         assert (refused.status, round(refused.seconds, 3)) == (504, REQUEST_SECONDS + LATE_SECONDS)
+
+
+def test_names_that_were_refused_are_verified_within_a_second_of_the_first_answer() -> None:
+    names = [f"/10.1000/refused{number}" for number in range(3)]
+    with World(upstream_breaker_failures=1, upstream_breaker_cooldown=0.2) as world:
+        world.upstream.fault(EVERY_NAME, "reset")
+        assert {world.get(name).status for name in names} == {502, 503}
+        world.upstream.heal(EVERY_NAME)
+        world.sleep(0.2)
+        assert world.get("/10.1000/other").status == 404
+        world.sleep(1)
+        assert {world.get(name).status for name in names} == {404}
