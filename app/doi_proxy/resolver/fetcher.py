@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from doi_names.name import HandleName
@@ -15,12 +16,11 @@ from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.proof import UNPROVEN, Proofs
+from doi_proxy.resolver.query_lease import QueryLease
 from doi_proxy.resolver.resolution import TtlPolicy, must_confirm
 from doi_proxy.resolver.single_flight import explain_lease
-from doi_proxy.upstream.source import Source, UpstreamQuery, WaitingClients
+from doi_proxy.upstream.source import Priority, Source, UpstreamQuery, WaitingClients
 
-#: Renewals in the time of one lease: two of three may fail.
-_RENEWALS: Final = 3
 #: An answer that cannot replace a verified record.
 _UNPROVEN: Final = "No handle server signed this answer, so the verified record stays."
 
@@ -51,6 +51,10 @@ class ResolverOptions:
     #: Names this process in leases. None if no other process shares the store.
     owner: str | None = None
     proofs: Proofs = UNPROVEN
+
+
+class _LeaseLost(Exception):
+    """The lease of a query ended before the query was sent, and another process asked."""
 
 
 class Fetcher:
@@ -86,28 +90,63 @@ class Fetcher:
         """
         if self._owner is None:
             return await self._fetch_and_store(name, conditions, previous, waiters)
+        lease = QueryLease(self._cache, name.key, self._owner, self._timeouts.lease, waiters)
+        if conditions.priority is not Priority.PERSON:
+            lease.yield_to_people()
+            waiters.before_send = partial(self._take_again, lease, name, conditions, previous)
+        while True:
+            try:
+                return await self._fetch_with_lease(lease, name, conditions, previous, waiters)
+            except _LeaseLost:
+                # Another process queries the upstream now, or has just done so.
+                continue
+
+    async def _fetch_with_lease(
+        self,
+        lease: QueryLease,
+        name: HandleName,
+        conditions: Conditions,
+        previous: Entry | None,
+        waiters: WaitingClients,
+    ) -> Entry:
+        """Take the lease, then query the upstream. Raises _LeaseLost and CouldNotVerify."""
         timer = asyncio.get_running_loop().time
         deadline = timer() + self._timeouts.query
-        while not await self._cache.lease(name.key, self._owner, self._timeouts.lease):
+        while not await lease.take():
             entry = await self._cache.get(name.key, newest=True)
             if entry is not None and self._is_answer(entry, previous, conditions):
                 return entry
             if timer() > deadline:
                 raise explain_lease()
             await asyncio.sleep(self._timeouts.poll)
-        renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
+        renewal = asyncio.create_task(lease.renew())
         try:
             # Another process may have stored an answer between the last read of the store and the lease.
             entry = await self._cache.get(name.key, newest=True)
-            if entry is not None and self._is_answer(entry, previous, conditions) and entry.is_fresh(self._clock()):
+            if entry is not None and self._is_fresh_answer(entry, previous, conditions):
                 return entry
             return await self._fetch_and_store(name, conditions, entry, waiters)
         finally:
             renewal.cancel()
             # The lease ends when the answer is written. The clients need not wait for that: a write can be locked out.
-            release = asyncio.create_task(self._cache.release(name.key, self._owner))
+            release = asyncio.create_task(lease.release())
             self._releases.add(release)
             release.add_done_callback(self._releases.discard)
+
+    async def _take_again(
+        self, lease: QueryLease, name: HandleName, conditions: Conditions, previous: Entry | None
+    ) -> None:
+        """Take the lease again, if it ended while the query waited for its turn.
+
+        Raises _LeaseLost if another process has it, or had it and stored an answer.
+        """
+        if lease.is_held:
+            return
+        if not await lease.take():
+            raise _LeaseLost
+        entry = await self._cache.get(name.key, newest=True)
+        if entry is not None and self._is_fresh_answer(entry, previous, conditions):
+            raise _LeaseLost
 
     async def close(self) -> None:
         """Wait until the leases are released."""
@@ -119,13 +158,8 @@ class Fetcher:
         is_other = previous is None or entry.fetched_at != previous.fetched_at
         return is_other and self._proofs.satisfy(entry, conditions)
 
-    async def _renew_lease(self, key: str, owner: str) -> None:
-        """Renew a lease until the task is cancelled."""
-        task = asyncio.current_task()
-        # asyncio.wait_for of Python 3.11, which redis uses, loses a cancellation if its future ends in the same turn.
-        while task is not None and not task.cancelling():
-            await asyncio.sleep(self._timeouts.lease / _RENEWALS)
-            await self._cache.renew(key, owner, self._timeouts.lease)
+    def _is_fresh_answer(self, entry: Entry, previous: Entry | None, conditions: Conditions) -> bool:
+        return self._is_answer(entry, previous, conditions) and entry.is_fresh(self._clock())
 
     async def refetch(self, name: HandleName, conditions: Conditions, waiters: WaitingClients) -> Entry:
         """Query the upstream, past the cache. Raises CouldNotVerify."""

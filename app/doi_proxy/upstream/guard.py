@@ -169,7 +169,8 @@ class Guard:
     async def run(self, name: str, priority: Priority, fetch: Callable[[], Awaitable[T]], waiters: WaitingClients) -> T:
         """Query `name` if the breaker, the pause and the budget admit it.
 
-        Raises BreakerOpen, UpstreamPaused, NotAdmitted, ResourcesShort and what `fetch` raises.
+        Raises BreakerOpen, UpstreamPaused, NotAdmitted, ResourcesShort, and what `fetch` and `waiters.before_send`
+        raise.
         """
         began, admitted = self._clock(), False
         prefix = "" if name.startswith(_AGENCIES_OF) else self._server or name.partition("/")[0]
@@ -178,6 +179,8 @@ class Guard:
                 await self.pause.look(began)
             await self._refuse()
             async with self.budget.admit(priority, self._timeouts[priority], waiters, prefix):
+                if waiters.before_send is not None:
+                    await waiters.before_send()
                 # The breaker may have opened, or a pause begun, while this query waited for its place.
                 if self.pause.is_shared:
                     await self.pause.look(self._clock())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -54,6 +54,8 @@ class WaitingClients:
     refused: bool = False
     #: What the query waits for now, as the error of its refusal. None while it does not wait for the budget.
     find_lack: Callable[[], NotAdmitted] | None = None
+    #: Awaited when the query has its place and its token, before it is sent. What it raises, the query raises.
+    before_send: Callable[[], Awaitable[None]] | None = None
     _on_join: Callable[[ClientNetwork], None] | None = None
 
     def join(self, client: ClientNetwork) -> None:

@@ -1,0 +1,34 @@
+"""A query that waits for its turn keeps no other process from asking."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.world.world import World
+
+NAMES = [f"10.1000/{number}" for number in range(20)]
+TARGET = "https://www.example.org/"
+LEASE = 1.5
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_person_does_not_wait_for_the_turn_of_a_list(tmp_path: Path, worker: int) -> None:
+    store = f"sqlite:///{tmp_path}/store.sqlite3"
+    with World(workers=2, store_url=store, upstream_rate=1, upstream_burst=8) as world:
+        for name in NAMES:
+            world.upstream.put(name, url=TARGET)
+        world.client("192.0.2.8", 0).ask(
+            "/api/resolve", {"content_type": "application/json"}, method="POST", body=json.dumps(NAMES).encode()
+        )
+        world.sleep(6)
+        person = world.client("192.0.2.7", worker)
+        # The turn of the first of them comes soon.
+        for name in [name for name in NAMES if not world.upstream.queries(name)][4:7]:
+            began = world.now()
+            assert world.get(f"/{name}", person).location == TARGET
+            assert world.now() - began < LEASE + 0.5
+        world.sleep(20)
+        assert [world.upstream.queries(name) for name in NAMES] == [1] * len(NAMES)
