@@ -24,6 +24,8 @@ from doi_proxy.web.responses import Receive
 
 #: Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
 _PIECE_BYTES: Final = 1_024
+#: Characters of a text that are encoded in one turn of the event loop.
+_BLOCK_CHARACTERS: Final = 32_768
 #: "" is a body without a charset. US-ASCII is a part of UTF-8.
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
 _MAX_SHOWN_CHARACTERS: Final = 80
@@ -202,6 +204,21 @@ async def read_list_body(
                 counter.count_item()
                 yield item
             await asyncio.sleep(0)
+
+
+async def read_exported_entries(text: str, form: ListFormat, most: int, hold_turn: HoldTurn) -> AsyncIterator[Item]:
+    """The items of a text in a format, `most` at most, each with the entry that it is a part of.
+
+    Raises UnreadableList and RequestTooLarge.
+    """
+    body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
+    async for item in read_list_body(_encode(text), body, ListLimits(names=most), hold_turn):
+        yield item
+
+
+async def _encode(text: str) -> AsyncIterator[bytes]:
+    for start in range(0, len(text), _BLOCK_CHARACTERS):
+        yield text[start : start + _BLOCK_CHARACTERS].encode("utf-8", "replace")
 
 
 def _open_reader(form: BodyFormat, limits: ListLimits) -> ListReader:

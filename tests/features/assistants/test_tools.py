@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from doi_proxy.assembly.core import open_core
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.errors import InvalidParameter, InvalidRequest
+from doi_proxy.errors import InvalidParameter, InvalidRequest, RequestTooLarge
 from doi_proxy.features.assistants.names import OwnNames
 from doi_proxy.features.assistants.tools import ToolBounds, ToolName, Tools
 from doi_proxy.features.lists.batch import build_batches
@@ -85,6 +85,39 @@ async def test_the_lines_that_are_resolved_can_be_left_out(desk: Desk) -> None:
     result = await desk.call("check_list", lines=["10.1000/182", "10.1000/none"], problems_only=True)
     assert [row["line"] for row in result["lines"]] == [2]
     assert result["summary"]["resolved"] == 1
+
+
+BIBTEX: Final = """@article{smith2020,
+  title = {A title with 10.1000/182 in it},
+  doi = {10.1000/182}
+}
+@book{jones, title = {No name}}
+@article{doe, note = {doi:10.1000/none}}
+"""
+
+
+@pytest.mark.parametrize("lines", [BIBTEX, BIBTEX.splitlines(), [BIBTEX]])
+async def test_a_bibliography_is_read_in_its_format(desk: Desk, lines: str | list[str]) -> None:
+    desk.upstream.put("10.1000/182", url=URL)
+    result = await desk.call("check_list", lines=lines)
+    assert [(row["line"], row["doi"], row["verdict"], row["reason"]) for row in result["lines"]] == [
+        (3, "10.1000/182", "resolved", None),
+        (5, None, "not_a_doi", "no-doi"),
+        (6, "10.1000/none", "not_found", None),
+    ]
+    assert result["without_doi"] == 1
+
+
+async def test_a_bibliography_with_too_many_names_is_refused(desk: Desk) -> None:
+    text = "doi,year\n" + "10.1000/182,2020\n" * 501
+    with pytest.raises(RequestTooLarge, match="more than 500 names"):
+        await desk.call("check_list", lines=text)
+
+
+async def test_an_entry_without_an_answer_in_time_is_unverified() -> None:
+    async with running(timeout=0.0) as desk:
+        result = await desk.call("check_list", lines="TY  - JOUR\nDO  - 10.1000/182\nER  - \n")
+    assert [(row["input"], row["verdict"]) for row in result["lines"]] == [("10.1000/182", "unverified")]
 
 
 async def test_every_name_of_a_line_is_checked(desk: Desk) -> None:

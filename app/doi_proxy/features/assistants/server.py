@@ -78,7 +78,8 @@ _DESCRIPTIONS: Final[dict[ToolName, tuple[str, str]]] = {
     "check_list": (
         "Check a reference list",
         "Finds the DOI names in each line of a reference list and looks them up. Returns a verdict for each name, "
-        "suggestions where the name is wrong, and a summary. Lines may be free text.",
+        "suggestions where the name is wrong, and a summary. Lines may be free text. "
+        "A bibliography in BibTeX, RIS or CSL JSON is one text.",
     ),
 }
 _PROMPT: Final = Prompt(

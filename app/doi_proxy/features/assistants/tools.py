@@ -28,8 +28,10 @@ from doi_proxy.features.assistants.results import (
     write_parsed_text,
 )
 from doi_proxy.features.lists.batch import BatchInput
-from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
+from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi, read_input
 from doi_proxy.features.texts.models import ParsedTextModel
+from doi_proxy.list_formats.body import read_exported_entries
+from doi_proxy.list_formats.formats import HEAD_CHARACTERS, ListFormat, format_of_head
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.reference_names import read_references
 
@@ -48,8 +50,15 @@ class _Arguments(BaseModel):
 
 
 def _split_lines(value: Any) -> Any:
-    """The lines of a text. Assistants often send one text instead of a list."""
-    return [line for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
+    """The lines of a text, or the text itself in a format. Assistants often send one text instead of a list."""
+    if not isinstance(value, str):
+        return value
+    return [value] if _detect_format(value) else [line for line in value.splitlines() if line.strip()]
+
+
+def _detect_format(text: str) -> ListFormat | None:
+    """The format of a bibliography, such as BibTeX. None for other text."""
+    return format_of_head(text[:HEAD_CHARACTERS])
 
 
 class ParseArguments(_Arguments):
@@ -68,7 +77,8 @@ class CheckArguments(_Arguments):
     """The arguments of the tool `check_list`."""
 
     lines: Annotated[list[str], BeforeValidator(_split_lines)] = Field(
-        min_length=1, description="One reference or DOI name in each item, as it will be printed."
+        min_length=1,
+        description="One reference or DOI name in each item, as it will be printed; or one text in BibTeX, RIS or CSV.",
     )
     problems_only: bool = Field(
         False,
@@ -154,7 +164,9 @@ class Tools:
 
     async def _check(self, arguments: CheckArguments, ends: float, report: Report) -> CheckResult:
         self._bound("lines", arguments.lines)
-        lines = [line async for line in self._read_lines(arguments.lines)]
+        form = _detect_format(arguments.lines[0])
+        read = self._read_lines(arguments.lines) if form is None else self._read_entries(arguments.lines, form)
+        lines = [line async for line in read]
         async with self._names.look_up_list([line.input for line in lines]) as rows:
             found = await self._collect(rows, lines, ends, report)
         checked: list[CheckedLine] = []
@@ -190,6 +202,12 @@ class Tools:
             refused = too_long[at]
             for line in (refused,) if refused else _divide_line(lines[at], at + 1, reference.names):
                 yield line
+
+    async def _read_entries(self, lines: Sequence[str], form: ListFormat) -> AsyncIterator[_Line]:
+        """Each name of a bibliography, and each entry without one, with the number of its line."""
+        text = "\n".join(lines)
+        async for item in read_exported_entries(text, form, self.bounds.lines, partial(self._turns.hold, "")):
+            yield _Line(item.text, item.line, read_input(item))
 
     def _refuse_long(self, text: str, number: int) -> _Line | None:
         """The line of a text that is too long to be read."""
@@ -264,7 +282,8 @@ async def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
 def _without_answer(line: _Line, message: str) -> ListRow:
     if isinstance(line.input, ListRow):
         return line.input
-    if isinstance(line.input, str):
+    # An item of a bibliography has its line, and its text is not searched for a name before it is looked up.
+    if isinstance(line.input, str) or (line.input.found is None and line.input.line):
         return ListRow(line.text, None, Verdict.UNVERIFIED, message=message)
     found = line.input.found
     if found is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +14,7 @@ from doi_proxy.features.lists.references.form import SentBibliography
 from doi_proxy.features.lists.verdict import read_input
 from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats import formats, lines
-from doi_proxy.list_formats.body import BodyFormat, ListLimits, read_list_body
+from doi_proxy.list_formats.body import read_exported_entries
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, UnreadableDocument, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
 from doi_proxy.list_formats.reference_names import locate_references, read_reference_items
@@ -105,21 +104,15 @@ async def _decode(data: bytes) -> str:
 
 async def _read_entries(text: str, form: formats.ListFormat, hold_turn: HoldTurn, file_name: str) -> Bibliography:
     """The entries of an export, each with its title."""
-    body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
     inputs: list[BatchInput] = []
     titles: list[str] = []
-    async for item in read_list_body(_cut(text), body, ListLimits(names=MAX_REFERENCES + 1), hold_turn):
+    async for item in read_exported_entries(text, form, MAX_REFERENCES + 1, hold_turn):
         _require_few(len(inputs) + 1)
         inputs.append(read_input(item))
         cited = read_cited(item.entry) if isinstance(item, lines.ListItem) and item.entry else {}
         title = str(cited.get("title") or "").replace("{", "").replace("}", "")
         titles.append(title[: lines.MAX_EXCERPT])
     return Bibliography(text, tuple(inputs), tuple(titles), file_name)
-
-
-async def _cut(text: str) -> AsyncIterator[bytes]:
-    for start in range(0, len(text), _BLOCK):
-        yield text[start : start + _BLOCK].encode("utf-8", "replace")
 
 
 async def _read_text(text: str, hold_turn: HoldTurn, file_name: str, *, is_document: bool) -> Bibliography:
