@@ -16,12 +16,14 @@ _LONGEST_NAME: Final = 80
 
 
 class Package(NamedTuple):
-    """A package of a lock. The licence is an SPDX expression, or the words of its author."""
+    """A package of a lock."""
 
     name: str
     version: str
     licence: str
     licence_texts: tuple[str, ...]
+    #: Whether the licence is an SPDX expression (PEP 639). Otherwise it is in the words of the author.
+    has_expression: bool = False
 
 
 def read_packages(lock: str) -> list[Package]:
@@ -34,7 +36,8 @@ def _read(name: str, version: str) -> Package:
         found = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return Package(name, version, "", ())
-    return Package(name, version, _find_licence(found), tuple(_read_texts(found)))
+    has_expression = "License-Expression" in found.metadata
+    return Package(name, version, _find_licence(found), tuple(_read_texts(found)), has_expression)
 
 
 def _find_licence(found: metadata.Distribution) -> str:
@@ -75,7 +78,9 @@ def _write_component(package: Package) -> dict[str, Any]:
     component = {"type": "library", "bom-ref": purl, "name": package.name, "version": package.version, "purl": purl}
     if not package.licence:
         return component
-    return {**component, "licenses": [{"license": {"name": package.licence}}]}
+    # "MIT OR Apache-2.0" is not the name of a licence.
+    choice = {"expression": package.licence} if package.has_expression else {"license": {"name": package.licence}}
+    return {**component, "licenses": [choice]}
 
 
 def _purl(name: str, version: str) -> str:

@@ -108,13 +108,22 @@ def test_the_repository_names_the_package_and_the_sums_of_its_indexes(tmp_path: 
 
 
 def test_the_list_of_parts_has_each_package_with_its_licence_and_a_number_that_stays() -> None:
-    packages = [Package("lxml", "6.1.3", "BSD-3-Clause", ("text",)), Package("Not_Here", "1", "", ())]
+    packages = [
+        Package("lxml", "6.1.3", "BSD License", ("text",)),
+        Package("Not_Here", "1", "", ()),
+        Package("cryptography", "50", "Apache-2.0 OR BSD-3-Clause", ("text",), has_expression=True),
+    ]
     first, second = (write_list("1.0.0", "abc", "2026-12-01T00:00:00Z", packages) for _ in range(2))
     assert first == second
     document = json.loads(first)
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
-    assert [one["purl"] for one in document["components"]] == ["pkg:pypi/lxml@6.1.3", "pkg:pypi/not-here@1"]
-    assert document["components"][0]["licenses"] == [{"license": {"name": "BSD-3-Clause"}}]
+    assert [one["purl"] for one in document["components"]] == [
+        "pkg:pypi/lxml@6.1.3",
+        "pkg:pypi/not-here@1",
+        "pkg:pypi/cryptography@50",
+    ]
+    assert document["components"][0]["licenses"] == [{"license": {"name": "BSD License"}}]
+    assert document["components"][2]["licenses"] == [{"expression": "Apache-2.0 OR BSD-3-Clause"}]
     assert "licenses" not in document["components"][1]
     assert "Not_Here 1: not known" in write_licences(packages)
 
