@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -23,8 +25,8 @@ from tools.release.build import VERSION_FILE
 pytestmark = pytest.mark.repository
 
 UV: Final = ROOT / ".tools/bin/uv"
-#: For one command that installs packages, in seconds.
-INSTALL_DEADLINE: Final = 300
+#: For one command that installs packages, in seconds: the end of a command that hangs.
+INSTALL_DEADLINE: Final = 1_200
 #: A heading of the changelog: a version, and the day of its release (ISO 8601) unless it is still to come.
 RELEASE: Final = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - (unreleased|\d{4}-\d{2}-\d{2})$", re.MULTILINE)
 #: The section of a version that is not released yet has at most this many lines.
@@ -189,6 +191,29 @@ def test_a_stranger_tries_the_wheel_with_one_command(distribution: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("detail=upstream-unreachable") >= 6
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.nightly
+def test_a_stranger_installs_the_wheel_with_pip_and_with_uv_as_the_page_says(
+    distribution: Path, tmp_path: Path
+) -> None:
+    section = (ROOT / "docs/releases.md").read_text("utf-8").partition("## Install from the files\n")[2]
+    scripts = re.findall(r"^```\n(.+?)^```$", section.partition("\n## ")[0], re.DOTALL | re.MULTILINE)
+    wheel = next(distribution.glob("*.whl"))
+    shutil.copy(wheel, tmp_path)
+    # Python without the virtual environment of the tests. uv installs in folders of the test.
+    path = os.pathsep.join([f"{sys.base_prefix}/bin", str(UV.parent), "/usr/bin", "/bin"])
+    environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    environment |= {"PATH": path, "UV_PYTHON": sys.executable}
+    environment |= {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
+    printed = [
+        subprocess.run(
+            ["bash", "-e", "-c", script.replace("doi_proxy-1.0.0-py3-none-any.whl", wheel.name)],
+            cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, timeout=INSTALL_DEADLINE, check=True,
+        ).stdout.splitlines()[-1]
+        for script in scripts
+    ]  # fmt: skip
+    assert printed == [f"doi-proxy {read_version()}"] * 2
 
 
 def read_printed_version(program: Sequence[object], folder: Path) -> str:

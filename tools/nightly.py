@@ -80,7 +80,7 @@ PARTS: Final[dict[str, Part]] = {
     "image": Part(240, ("Dockerfile", ".dockerignore", *_PACKAGING), ("tests/test_image.py",)),
     "kubernetes": Part(60, ("config/kubernetes/*",), ("tests/test_kubernetes.py",)),
     "debian": Part(
-        300,
+        400,
         ("docs/operations.md", "config/systemd/*", "config/ansible/*", "config/apparmor/*", *_PACKAGING),
         (
             "tests/test_ansible.py",
