@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -21,6 +22,8 @@ from doi_proxy.resolver.resolution import TtlPolicy, must_confirm
 from doi_proxy.resolver.single_flight import explain_lease
 from doi_proxy.upstream.source import Priority, Source, UpstreamQuery, WaitingClients
 
+#: How often a query begins again because another process took its lease. Each time costs a token.
+_ATTEMPTS: Final = 3
 #: An answer that cannot replace a verified record.
 _UNPROVEN: Final = "No handle server signed this answer, so the verified record stays."
 
@@ -94,12 +97,10 @@ class Fetcher:
         if conditions.priority is not Priority.PERSON:
             lease.yield_to_people()
             waiters.before_send = partial(self._take_again, lease, name, conditions, previous)
-        while True:
-            try:
+        for _ in range(_ATTEMPTS):
+            with suppress(_LeaseLost):
                 return await self._fetch_with_lease(lease, name, conditions, previous, waiters)
-            except _LeaseLost:
-                # Another process queries the upstream now, or has just done so.
-                continue
+        raise explain_lease()
 
     async def _fetch_with_lease(
         self,
