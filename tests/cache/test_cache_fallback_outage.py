@@ -33,7 +33,7 @@ async def test_an_outage_is_two_lines_with_its_duration(caplog: pytest.LogCaptur
     outage.record_success("put")
     assert [record.message for record in caplog.records] == [
         "The store is down: get failed; this process continues with its memory. Connection refused."
-        " Do not restart it before the store works: what is in memory alone would be lost.",
+        " Do not restart doi-proxy before the store works: what is in memory alone would be lost.",
         "The store is up again after 64 seconds.",
     ]
 

@@ -463,7 +463,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert set(observer.operations) == {"scan", *OPERATIONS} - {"renew"}
     assert [record.message for record in caplog.records] == [
         "The store is down: put failed; this process continues with its memory. The store could not be read or written."
-        " Do not restart it before the store works: what is in memory alone would be lost."
+        " Do not restart doi-proxy before the store works: what is in memory alone would be lost."
     ]
 
 

@@ -93,7 +93,10 @@ class Lifecycle:
             try:
                 part.apply(after)
             except ConfigurationError as error:
-                log.error("reload failed, the previous settings stay in force: %s", error.message)
+                log.error(
+                    "reload failed, the previous settings stay in force: %s; correct it, and reload again",
+                    error.message,
+                )
                 unchanged |= part.names
                 self.reload_failed = True
         self.settings = after.model_copy(update={name: getattr(before, name) for name in unchanged})
@@ -124,7 +127,10 @@ def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Setting
     try:
         fresh = load()
     except ConfigurationError as error:
-        log.error("SIGHUP: reload failed, the previous settings stay in force: %s", error.message)
+        log.error(
+            "SIGHUP: reload failed, the previous settings stay in force: %s; correct it, and reload again",
+            error.message,
+        )
         return None
     changed = {name for name in Settings.model_fields if getattr(fresh, name) != getattr(in_force, name)}
     log.info("SIGHUP: reloading; settings that changed: %s", _join(changed & in_force.reloadable()))

@@ -74,10 +74,11 @@ class Outage:
         if not self._failed:
             self._began_at = now
             self.incidents.begin(self._clock(), Cause(cause))
-            text = "The store is down: %s failed; this process continues with its memory. %s. Do not restart it before"
-            log.warning(
-                f"{text} the store works: what is in memory alone would be lost.", operation, reason.rstrip(".")
+            text = (
+                "The store is down: %s failed; this process continues with its memory. %s. Do not restart doi-proxy "
+                "before the store works: what is in memory alone would be lost."
             )
+            log.warning(text, operation, reason.rstrip("."))
         self._failed.add(operation)
         self._last_failure = now
 

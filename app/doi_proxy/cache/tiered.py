@@ -440,7 +440,8 @@ class TieredStore(FallbackStore):
         if step <= MAX_SKEW:
             return
         self._latest = now
-        log.warning("The clock was set back by %.0f seconds; records with a later fetch time now count as stale.", step)
+        text = "The clock was set back by %.0f seconds; records with a later fetch time now count as stale."
+        log.warning(f"{text} Check the time service of this machine (timedatectl).", step)
         async for key in self.memory.walk():
             self.memory.bound_times(key, self._ceiling)
 

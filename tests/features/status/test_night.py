@@ -148,7 +148,7 @@ FAULTS: Final = (
     Fault(
         "store away",
         stop_store,
-        "The store is down: .* failed; this process continues with its memory. .*refused.* Do not restart it before",
+        "The store is down: .* failed; this process continues .*refused.* Do not restart doi-proxy before",
         "The store fails",
         "DoiProxyStoreFails",
         ("store", "store-unreachable", ""),
@@ -165,7 +165,7 @@ FAULTS: Final = (
     Fault(
         "clock set back",
         set_clock,
-        "The clock was set back by 10[78][0-9][0-9] seconds",
+        "The clock was set back by 10[78][0-9][0-9] seconds; .* Check the time service of this machine",
         "The clock of this machine was set",
         "DoiProxyClockWrong",
         ("clock", "", ""),
@@ -173,7 +173,7 @@ FAULTS: Final = (
     Fault(
         "reload fails",
         fail_reload,
-        "reload failed, the previous settings stay in force: .*deny.txt",
+        "reload failed, the previous settings stay in force: .*deny.txt.*; correct it, and reload again",
         "The last reload failed, and previous settings or files stay in force",
         "DoiProxyReloadFailed",
         ("reload-failed", "", ""),
