@@ -229,7 +229,7 @@ async def test_a_source_that_is_closed_twice_has_nothing_open_and_ends_what_is_u
     assert row.count_open() == 0
 
 
-@pytest.mark.parametrize("source", [SealedSource(), RehearsedSource(SealedSource(), 5.0)], ids=["sealed", "rehearsed"])
+@pytest.mark.parametrize("source", [SealedSource(), RehearsedSource(SealedSource())], ids=["sealed", "rehearsed"])
 async def test_a_source_without_a_server_answers_nothing(source: Source) -> None:
     for options in ({}, {"authoritative": True}, {"certified": True}):
         with pytest.raises(NotInBundle):

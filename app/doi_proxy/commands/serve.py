@@ -127,7 +127,7 @@ def _serve_alone(
         notifier.ready(status)
 
     def drain() -> None:
-        notifier.stopping("draining")
+        notifier.stopping()
         lifecycle.start_draining()
 
     events = http_server.Events(lambda: _report_ready(notifier, status), drain, notifier.alive)
@@ -184,7 +184,7 @@ def _supervise(
             [*sockets.values()],
             http_server.Events(
                 lambda: _report_ready(notifier, status),
-                lambda: notifier.stopping("draining"),
+                notifier.stopping,
                 notifier.alive,
                 record_end,
             ),

@@ -71,9 +71,9 @@ class Notifier:
         """Report that a reload begins. systemd compares the time with that of its signal."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
-    def stopping(self, status: str) -> None:
+    def stopping(self) -> None:
         """Report that the service drains and will end."""
-        self._send("STOPPING=1", f"STATUS={status}")
+        self._send("STOPPING=1", "STATUS=draining")
 
     def alive(self) -> None:
         """Report that the service does not hang. Called at least every second. Few of the calls send a message."""

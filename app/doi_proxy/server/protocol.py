@@ -19,11 +19,10 @@ from doi_proxy.server import framing, proxies
 from doi_proxy.server.application import ServedApplication, application_of
 from doi_proxy.server.connections import BODY_RATE, Phase, Reason
 from doi_proxy.server.cycle import ReadingFlow, keep_alive_after_body
-from doi_proxy.server.host import is_host
+from doi_proxy.server.host import is_host, split_absolute
 from doi_proxy.server.plain_head import ORIGIN_FORM
 from doi_proxy.server.refusals import refusal
 from doi_proxy.server.request_stream import RequestStream
-from doi_proxy.server.target import split_absolute
 from doi_proxy.web.application import MARKS
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.

@@ -21,7 +21,6 @@ from doi_proxy.resolver import claims
 from doi_proxy.resolver.destination import Destination, Destinations, Kind
 from doi_proxy.resolver.options import ORDINARY
 from doi_proxy.resolver.resolution import Origin, Resolution, next_step
-from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 from doi_proxy.upstream.guard import Guard
 from doi_proxy.upstream.routed import RoutedSource
 from doi_proxy.upstream.source import Refusal
@@ -82,7 +81,7 @@ class Explainer:
 
     async def explain(self, explained: ExplainedRequest, *, fetch: bool = False) -> ExplainReport:
         """Every decision about a request. With `fetch`, a query is sent if one is needed, at the service's own cost."""
-        destinations, rehearsed = rehearse(self._core, self._context.clock, QUEUE_TIMEOUT)
+        destinations, rehearsed = rehearse(self._core, self._context.clock)
         admission, refused = self._admission(explained)
         decisions = [admission, self._local_record(explained.name)]
         decisions += [await self._cache(explained.name), self._back_off(explained.name), await self._budget(explained)]

@@ -14,6 +14,7 @@ from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 from doi_proxy.upstream.local import SealedSource
 from doi_proxy.upstream.routed import find_last_answer, find_refusal
 from doi_proxy.upstream.source import Refusal, Source, UpstreamQuery
@@ -28,10 +29,8 @@ _REFUSALS = {
 class RehearsedSource:
     """A source that sends nothing. It notes the first query that would be sent, and who refuses it."""
 
-    def __init__(self, source: Source, timeout: float) -> None:
-        """A query waits for the budget for `timeout` seconds."""
+    def __init__(self, source: Source) -> None:
         self._source = source
-        self._timeout = timeout
         self.query: UpstreamQuery | None = None
         #: Who refuses the query. None if it would be sent.
         self.refusal: Refusal | None = None
@@ -39,7 +38,7 @@ class RehearsedSource:
     async def fetch(self, query: UpstreamQuery) -> Answer:
         """Raises the error of the refusal, or UpstreamUnreachable for a query that would be sent."""
         refusal = find_refusal(self._source, query.name)
-        if refusal is not None and refusal.by == "budget" and refusal.seconds <= self._timeout:
+        if refusal is not None and refusal.by == "budget" and refusal.seconds <= QUEUE_TIMEOUT:
             refusal = None
         if self.query is None:
             self.query, self.refusal = query, refusal
@@ -74,10 +73,10 @@ class _ReadOnlyFailures(FailureMemory):
         return self._read.find_refusal(key, now)
 
 
-def rehearse(core: Core, clock: Callable[[], float], timeout: float) -> tuple[Destinations, RehearsedSource]:
+def rehearse(core: Core, clock: Callable[[], float]) -> tuple[Destinations, RehearsedSource]:
     """The destinations of the service, over a source that sends nothing. No query of a rehearsal has a lease."""
     source = core.upstream.source
-    rehearsed = RehearsedSource(source, timeout)
+    rehearsed = RehearsedSource(source)
     resolver = Resolver(
         core.cache,
         source if isinstance(source, SealedSource) else rehearsed,

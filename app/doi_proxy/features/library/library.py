@@ -27,6 +27,8 @@ from doi_proxy.web.variants import Varies
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"
+#: How long it keeps a choice.
+_COOKIE_SECONDS: Final = 180 * 86_400
 #: Parameters that lead past the library. The second one is deprecated (DOI Handbook, ibid.).
 OPT_OUTS: Final = ("nols", "nosfx")
 #: `detail` in Cache-Status of a redirect through a service (RFC 9211, section 2.8).
@@ -162,13 +164,13 @@ def read_cookie(header: str | None) -> str | None:
     return None
 
 
-def write_cookie(value: str | None, *, path: str, secure: bool, max_age: float) -> Header:
+def write_cookie(value: str | None, *, path: str, secure: bool) -> Header:
     """`Set-Cookie` with a choice; None removes it. It holds the base URL of a service, in quotation marks.
 
     A link from another site sends it (SameSite=Lax), and no script can read it (RFC 6265, section 4.1.2).
     """
     quoted = f'"{quote(value or "", safe=_COOKIE_OCTETS)}"'
-    parts = [f"{COOKIE}={quoted}", f"Path={path or '/'}", f"Max-Age={int(max_age) if value else 0}"]
+    parts = [f"{COOKIE}={quoted}", f"Path={path or '/'}", f"Max-Age={_COOKIE_SECONDS if value else 0}"]
     parts += ["SameSite=Lax", "HttpOnly", *(["Secure"] if secure else [])]
     return b"set-cookie", "; ".join(parts).encode("ascii")
 

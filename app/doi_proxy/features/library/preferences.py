@@ -21,8 +21,6 @@ from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Reply, page
 
 PATH: Final = "/preferences"
-#: How long the cookie keeps a choice.
-COOKIE_SECONDS: Final = 180 * 86_400
 #: The field of the form: the name of a service, NO_SERVICE, or "" to follow the rules of the library.
 FIELD: Final = "service"
 #: The query of the page after a choice was saved.
@@ -77,7 +75,7 @@ class Preferences:
         if wanted not in values:
             raise InvalidParameter(f"{FIELD} must be one of the choices on the page; open {PATH} and choose again.")
         secure = request.base_url.startswith("https:")
-        cookie = write_cookie(values[wanted], path=self._link.base, secure=secure, max_age=COOKIE_SECONDS)
+        cookie = write_cookie(values[wanted], path=self._link.base, secure=secure)
         # The page is fetched again, so a reload of it sends no form (RFC 9110, section 15.4.4).
         location = f"{self._link.base}{PATH}?{_SAVED}".encode()
         return Reply(303, ((b"location", location), cookie), freshness=(NO_STORE,))

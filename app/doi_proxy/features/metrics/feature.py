@@ -109,7 +109,7 @@ class Metrics(feature.Feature, Service):
 
 
 def _count_connections(exposition: Exposition, connections: Connections) -> None:
-    from doi_proxy.features.metrics.connections import ConnectionMetrics
+    from doi_proxy.features.metrics.instruments import ConnectionMetrics
     from doi_proxy.server.connections import Reason
 
     metrics = ConnectionMetrics(exposition.registry, [reason.value for reason in Reason])

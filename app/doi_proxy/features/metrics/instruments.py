@@ -1,4 +1,4 @@
-"""The metrics of answers, clients, upstream queries and failures of the store. See docs/metrics.md.
+"""The metrics of answers, clients, connections, upstream queries and failures of the store. See docs/metrics.md.
 
 Labels have values from closed sets only. A name or an address is never a label.
 
@@ -8,7 +8,7 @@ Numbers that every request increments are plain integers, which cost a tenth of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -240,3 +240,25 @@ class StoreMetrics:
     def store_failed(self, operation: str) -> None:
         """Count a failure of `operation`, one of STORE_OPERATIONS."""
         self._failed[operation]()
+
+
+class ConnectionMetrics:
+    """Open client connections, and closed ones by reason."""
+
+    def __init__(self, registry: CollectorRegistry, reasons: Collection[str]) -> None:
+        """`reasons` are all keys that `report` accepts."""
+        self._open = Gauge(
+            "doi_proxy_connections_open", "Open client connections.", registry=registry, multiprocess_mode="livesum"
+        )
+        closed = Counter(
+            "doi_proxy_connections_closed", "Client connections that ended, by reason.", ["reason"], registry=registry
+        )
+        self._closed = {reason: closed.labels(reason) for reason in reasons}
+        self._last = dict.fromkeys(reasons, 0)
+
+    def report(self, number_open: int, closed: Mapping[str, int]) -> None:
+        """Set the number of open connections, and of connections closed since the process started, by reason."""
+        self._open.set(number_open)
+        for reason, number in closed.items():
+            self._closed[reason].inc(number - self._last[reason])
+            self._last[reason] = number

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Path, Request, Response
+from pydantic import BaseModel, Field
 
 from doi_names.prefix_record import without_home
 from doi_names.presentation import read_path
@@ -13,7 +14,6 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.endpoints.own_pages import text_headers
 from doi_proxy.endpoints.problem_responses import problem_responses
 from doi_proxy.features.proof.feature import PROOF_PATH, NotVerified
-from doi_proxy.features.proof.models import ProofModel
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.media_types import JSON
 from handle_protocol.answer import ProvenAnswer
@@ -29,6 +29,32 @@ _NOT_KEPT: Final = (
     f"The answer about this name was verified, and its proof was not kept: it has over {MAX_PROOF_BYTES} bytes, or the "
     "answers that lead from the root are not known."
 )
+
+
+class ProofMessageModel(BaseModel):
+    """A signed answer. Bytes are in base64."""
+
+    handle: str = Field(description="The handle that the request is about.", examples=["0.NA/10.1000"])
+    request: str = Field(description="The request, a message of the native Handle protocol.")
+    answer: str = Field(description="The answer, a message of the native Handle protocol.")
+    signed: str = Field(description="The part of the answer that the signature covers.")
+    signature: str
+    digest: str = Field(description="The digest of the signature.", examples=["SHA-256"])
+    key: str = Field(description="The key of the server that signed, in PEM.")
+    expires: str = Field(description="The signed time at which the answer expires.", examples=["2026-01-01T00:00:00Z"])
+
+
+class ProofModel(BaseModel):
+    """What a handle server said about a name, and the signatures from the root to it."""
+
+    proof: Literal[1] = Field(description="The version of this form.")
+    handle: str = Field(examples=["10.1000/182"])
+    result: Literal["values", "handle-not-found", "values-not-found"]
+    values: list[dict[str, Any]] = Field(description="The values of the record, as `/api/handles` has them.")
+    time: str = Field(description="When this proxy received the answer. No signature covers it.")
+    expires: str = Field(description="The first time at which one of the messages expires.")
+    root: list[str] = Field(description="Signed answers about the root, if its keys or sites have changed.")
+    messages: list[ProofMessageModel] = Field(description="From the answer of the root to that about the name.")
 
 
 def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:

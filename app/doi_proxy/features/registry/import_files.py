@@ -23,7 +23,7 @@ from doi_proxy.features.registry.import_compression import choose_compress
 from doi_proxy.features.registry.import_job import Job, JobFolder, with_left_out
 from doi_proxy.features.registry.import_parts import LeftOut, Part, find_parts, size_of_source
 from doi_proxy.features.registry.import_pool import ImportPool
-from doi_proxy.features.registry.import_report import MAX_NAMED, RegistryReport, count_parts
+from doi_proxy.features.registry.import_report import RegistryReport, count_parts
 from doi_proxy.features.registry.import_worker import WorkerOptions
 from doi_proxy.features.registry.reading import RegistryFormat
 from doi_proxy.features.registry.sqlite_blocks import WriteCounts
@@ -122,7 +122,7 @@ def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar
         try:
             for part in find_parts(request.source, now):
                 if isinstance(part, LeftOut):
-                    job = with_left_out(job, part, MAX_NAMED)
+                    job = with_left_out(job, part)
                 elif part.name in done:
                     bar.advance(part.weight)
                 else:

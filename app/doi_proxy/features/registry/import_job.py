@@ -16,12 +16,15 @@ import msgspec
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry.import_parts import LeftOut, list_source_files
-from doi_proxy.system.files import make_folders, open_beside, open_folder
+from doi_proxy.system.files import Replacement, make_folders, open_beside, open_folder, read_regular
 from doi_proxy.system.standard_streams import STANDARD_INPUT
-from doi_proxy.system.state_file import read_state, write_state
 
 #: The version of the folder. A folder of another version is refused.
 _VERSION: Final = 1
+#: Limit of the reasons, and of the files left out, that are reported. Further ones are only counted.
+MAX_NAMED: Final = 20
+#: Limit of the file with the state of the job.
+_MAX_STATE_BYTES: Final = 16 * 1024 * 1024
 #: Processes that write runs share a lock on this file.
 _WORKERS_LOCK: Final = "workers.lock"
 
@@ -97,25 +100,43 @@ class JobFolder:
         return job, False
 
     def write(self, job: Job) -> None:
-        """Replace the state of the job. Raises OSError."""
-        write_state(self._file, job, is_durable=True)
+        """Replace the state of the job, and wait until it is on the disk. Raises OSError and ConfigurationError."""
+        try:
+            content = msgspec.json.encode(job)
+        except UnicodeEncodeError as error:
+            raise ConfigurationError(
+                f"{error.object[:200]!r}: the name of this file is not UTF-8; rename it"
+            ) from error
+        with Replacement(self._file) as replacement:
+            replacement.file.write(content)
+            replacement.put(is_durable=True)
 
     def remove(self) -> None:
         """Remove the folder of a job that is done."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _read(self) -> Job | None:
-        job = read_state(self._file, Job, str(self._file), "--restart begins again")
-        if job is not None and job.version != _VERSION:
-            raise ConfigurationError(f"{self._file}: is of another version of doi-proxy; --restart begins again")
-        return job
+        """The state of the job, None if it has none. Raises ConfigurationError."""
+        try:
+            job = msgspec.json.decode(read_regular(self._file, _MAX_STATE_BYTES), type=Job)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror or error}"
+        except ValueError:
+            reason = "is not the state of such a job"
+        else:
+            if job.version == _VERSION:
+                return job
+            reason = "is of another version of doi-proxy"
+        raise ConfigurationError(f"{self._file}: {reason}; --restart begins again")
 
 
-def with_left_out(job: Job, left_out: LeftOut, max_named: int) -> Job:
+def with_left_out(job: Job, left_out: LeftOut) -> Job:
     """The job with one more file that was left out."""
     named = job.named
-    if left_out.is_failure or len(named) < max_named:
-        named = [*named, (left_out.name, left_out.reason)][-2 * max_named :]
+    if left_out.is_failure or len(named) < MAX_NAMED:
+        named = [*named, (left_out.name, left_out.reason)][-2 * MAX_NAMED :]
     failures = job.failures + left_out.is_failure
     return msgspec.structs.replace(job, left_out=job.left_out + 1, failures=failures, named=named)
 

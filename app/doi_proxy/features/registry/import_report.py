@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from doi_proxy.features.registry.crossref import NO_TARGET
-from doi_proxy.features.registry.import_job import Job
+from doi_proxy.features.registry.import_job import MAX_NAMED, Job
 from doi_proxy.features.registry.import_runs import PartReport
 
-#: Limit of the reasons, and of the files left out, that are reported. Further ones are only counted.
-MAX_NAMED: Final = 20
 #: The counts of a report. The first six add up to the records read.
 COUNTS: Final = ("new", "changed", "same", "older", "repeated", "before", "drafts", "refused")
 

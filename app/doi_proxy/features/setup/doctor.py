@@ -42,7 +42,6 @@ _LONGEST_SHOWN: Final = 200
 _NAME_LINE: Final = b"10.1234/doctor\n"
 _COMMENT_LINE: Final = b"#" * 65_000 + b"\n"
 _COMMENT_LINES: Final = 16
-_LIST_PAUSE: Final = 0.1
 #: The proxy itself answers 429 to a client with too many lists.
 _ANSWERED_LISTS: Final = (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS)
 _MEDIA_TYPE: Final = "application/vnd.citationstyles.csl+json"
@@ -225,7 +224,7 @@ class _Examiner:
 
     def _lists(self) -> Iterator[Finding]:
         try:
-            answer = self._prober.send_list((_NAME_LINE, *[_COMMENT_LINE] * _COMMENT_LINES), _LIST_PAUSE)
+            answer = self._prober.send_list((_NAME_LINE, *[_COMMENT_LINE] * _COMMENT_LINES))
         except ProxyFailure as error:
             yield self._fault("list", "lists", f"a list of 1 MB did not pass: {error.message}")
             return

@@ -13,8 +13,8 @@ from typing import Final
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.setup.front import Front
-from doi_proxy.features.setup.template import fill_file
 from doi_proxy.server.listening import UNIX
+from doi_proxy.system.package_files import read_package_file
 
 #: What the files in config/ are for: a host of its own, and a sub-path of another host.
 _TWO: Final = ("127.0.0.1:8001", "127.0.0.1:8002")
@@ -28,11 +28,12 @@ _FORM_PATH: Final = "/references"
 _FORM_LIMIT: Final = "5m"
 #: An include of one of the files in `templates`.
 _INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
+_PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 
 
 def write_file(path: str, front: Front) -> str:
     """One configuration file, such as `nginx/doi-proxy.conf`."""
-    return fill_file(path, _VALUES[path.partition("/")[0]](front))
+    return _fill_file(path, _VALUES[path.partition("/")[0]](front))
 
 
 def write_front(kind: str, front: Front) -> str:
@@ -63,6 +64,21 @@ def _inline(kind: str, text: str, front: Front) -> str:
         return "\n".join(f"{indent}{line}" if line else "" for line in included)
 
     return _INCLUDE.sub(lines, text)
+
+
+def _fill_file(path: str, values: Mapping[str, str]) -> str:
+    """The text of a template, such as `nginx/doi-proxy.conf`, with its placeholders replaced."""
+    template = read_package_file("doi_proxy.features.setup", "templates", path).decode()
+    return "".join(_fill_line(line, values) for line in template.splitlines(keepends=True))
+
+
+def _fill_line(line: str, values: Mapping[str, str]) -> str:
+    """A line with its placeholders replaced. A line that is only a placeholder takes several lines, or none."""
+    alone = _PLACEHOLDER.fullmatch(line.strip())
+    if alone is None:
+        return _PLACEHOLDER.sub(lambda match: values[match[1]], line)
+    indent = line[: len(line) - len(line.lstrip())]
+    return "".join(f"{indent}{row}\n" if row else "\n" for row in values[alone[1]].splitlines())
 
 
 def _nginx_values(front: Front) -> dict[str, str]:

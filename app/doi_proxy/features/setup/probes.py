@@ -19,6 +19,8 @@ from doi_proxy.proxy_client.server import ProxyServer
 _TIMEOUT: Final = 20.0
 #: Lists of names. A cached answer causes no query.
 _LIST_PATH: Final = "/api/resolve?only=cached"
+#: Seconds before each piece of a list.
+_LIST_PAUSE: Final = 0.1
 #: The largest body that is read, in bytes: an echo of the longest path.
 _MAX_BODY_BYTES: Final = 1_000_000
 
@@ -66,10 +68,10 @@ class Prober:
         """GET a path of the proxy as any client would. Raises ProxyFailure."""
         return self._exchange("GET", target, {"Accept": "application/json"})
 
-    def send_list(self, pieces: Sequence[bytes], pause: float) -> ProbeAnswer:
-        """POST a list of names in pieces, with a pause in seconds before each. Raises ProxyFailure."""
+    def send_list(self, pieces: Sequence[bytes]) -> ProbeAnswer:
+        """POST a list of names in pieces, with a pause before each. Raises ProxyFailure."""
         fields = {"Content-Type": "text/plain", "Content-Length": str(sum(map(len, pieces)))}
-        return self._exchange("POST", _LIST_PATH, fields, _pace(pieces, pause))
+        return self._exchange("POST", _LIST_PATH, fields, _pace(pieces))
 
     def _exchange(
         self, method: str, target: str, fields: Mapping[str, str], content: Iterable[bytes] | None = None
@@ -82,9 +84,9 @@ class Prober:
         return ProbeAnswer(status, headers, body, _read_echo(body))
 
 
-def _pace(pieces: Sequence[bytes], pause: float) -> Iterator[bytes]:
+def _pace(pieces: Sequence[bytes]) -> Iterator[bytes]:
     for piece in pieces:
-        time.sleep(pause)
+        time.sleep(_LIST_PAUSE)
         yield piece
 
 
