@@ -186,7 +186,7 @@ def _open_environment(names: Mapping[str, Any], loader: BaseLoader | None = None
         **names,
         "link": shown_values.render_link,
         "moment": write_timestamp,
-        "granted": shown_values.list_permissions,
+        "granted": shown_values.write_permissions,
         "most_characters": shown_values.MAX_CHARACTERS_SHOWN,
         "signs": SIGNS,
     }

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from doi_names.percent import encode
 from doi_names.uri import to_url, url_path
+from doi_proxy.web.languages import Catalogue
 from handle_protocol.value import Data, HandleValue
 
 #: The permissions of an HS_ADMIN value from the left of its bit string, highest bit first (RFC 3651, section 3.2.1).
@@ -136,6 +137,12 @@ def _bytes(data: Data) -> bytes | None:
 def list_permissions(bits: str) -> list[str]:
     """The PERMISSIONS that a bit string of an HS_ADMIN value grants."""
     return [permission for permission, bit in zip(PERMISSIONS, bits, strict=True) if bit == "1"]
+
+
+def write_permissions(texts: Catalogue, bits: str) -> Markup:
+    """What a bit string of an HS_ADMIN value grants. A loop of the template took a tenth of the page of a record."""
+    granted = [texts(f"permission.{permission}") for permission in list_permissions(bits)]
+    return Markup(", ").join(granted) if granted else texts("values.nothing")
 
 
 def hexadecimal(data: Data) -> str:
