@@ -58,14 +58,19 @@ async def test_a_client_of_a_stale_record_asks_again_soon_whatever_the_ttl_was(b
 async def test_a_ttl_is_counted_down_and_an_absolute_one_stays() -> None:
     async with listening() as proxy:
         url = {"type": "URL", "data": {"format": "string", "value": URL}}
-        values = [{"index": 1, "ttl": 600, **url}, {"index": 2, "ttl": "2030-01-01T00:00:00Z", **url}]
+        ttls = (600, "2030-01-01T00:00:00Z", 300)
+        values = [{"index": index, "ttl": ttl, **url} for index, ttl in enumerate(ttls, 1)]
         proxy.upstream.put(NAME, values)
         await proxy.resolve(NAME)
         proxy.clock.advance(100)
         response = await proxy.resolve(NAME)
         assert isinstance(response.body, Values)
-        first, second = response.body.values
-        assert (first.ttl, second.ttl_type, second.ttl) == (500, TtlType.ABSOLUTE, 1_893_456_000)
+        assert [value.ttl for value in response.body.values] == [500, 1_893_456_000, 200]
+        assert [value.ttl_type for value in response.body.values] == [
+            TtlType.RELATIVE,
+            TtlType.ABSOLUTE,
+            TtlType.RELATIVE,
+        ]
 
 
 async def test_filters_select_values_as_a_handle_server_does() -> None:
