@@ -14,7 +14,7 @@ from doi_names.name import HandleName, fold
 from doi_names.repair.characters import PLAIN
 from doi_names.repair.ends import ENDINGS, SECOND_NAME
 from doi_names.repair.last_look import MAX_LOOK
-from doi_names.repair.prefix import SUFFIX_BEGINNING
+from doi_names.repair.prefix import NOT_SHORT, SUFFIX_BEGINNING
 from doi_names.repair.surroundings import with_chapter, within_cell, without_blanks
 from doi_names.repair.table import Confidence
 from doi_names.suggestion import Reading, Suggestion, read_excerpt
@@ -33,7 +33,9 @@ _START: Final = re.compile(
         (?: [0-9OoIl]{4,9} | [0-9]{0,9}[?\ufffd]{1,4}[0-9]{0,9} ) (?: \.[0-9]{1,9} ){0,5}
         (?: \s?/ | \\?%(?:25)?2F | \.2F(?=[0-9a-z(]) | &\#(?:x2F|47); | \\{1,4}/?(?=[0-9a-z(]) )
       | (?<=doi\.org/) (?: (?<!\.doi\.org/) | (?<=[./]dx\.doi\.org/) | (?<=www\.doi\.org/) )
-        (?! (?:https?|doi|hdl|info|urn) (?: : | %3A ) ) (?:10/)? [a-z][0-9a-z]{2,7} (?! [0-9a-z/_.-]{2} | [0-9a-z/_-] )
+        """
+    + NOT_SHORT
+    + r""" (?:10/)? [a-z][0-9a-z]{2,7} (?! [0-9a-z/_.-]{2} | [0-9a-z/_-] )
       | (?<=doi:) \s? (?: 10/[a-z][0-9a-z]{2,7} (?! [0-9a-z/_.-]{2} | [0-9a-z/_-] )
                        | 10\.[0-9]{4,5}[._:|@-](?=[0-9a-z]) )""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from doi_names.repair import sici
-from doi_names.repair.prefix import BEGINNING, NAME, PREFIX
+from doi_names.repair.prefix import BEGINNING, NAME, NOT_SHORT, PREFIX
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&+\s(\[>/\\])10\.[0-9]{4,9}/", _CASELESS)
@@ -36,7 +36,7 @@ _EMPHASIS: Final = "*_~`"
 _UNDERSCORES: Final = re.compile(r"(?<![0-9A-Za-z])_(10\.[0-9]{4,9}[./]\S{1,200}?)_(?![0-9A-Za-z/])")
 #: In a text, a letter comes first: 10/12 is a date or a fraction. After a digit and a slash it is a date: 2020/10/may.
 _SHORT: Final = re.compile(
-    r"(?:(?<![0-9A-Za-z.-])(?<![0-9]/)10/|(?<=doi\.org/)(?!https?(?::|%3A)))([a-z][0-9a-z]{2,7})(?![0-9A-Za-z/_.-]{2}|[0-9A-Za-z/_-])",
+    rf"(?:(?<![0-9A-Za-z.-])(?<![0-9]/)10/|(?<=doi\.org/){NOT_SHORT})([a-z][0-9a-z]{{2,7}})(?![0-9A-Za-z/_.-]{{2}}|[0-9A-Za-z/_-])",
     re.ASCII,
 )
 
