@@ -1,4 +1,4 @@
-"""`python -m tools.mutation [--mutants N] [--seed N] [FOLDER …]`: do the tests notice a change of the code?
+"""`python -m tools.mutation [--mutants N] [--seed N] [FOLDER …] [--tests PATH …]`: do the tests notice changed code?
 
 Each mutant is one changed operator, constant or branch in a function. The in-process tests are collected once, and each
 of their files runs in a fork that notes which tests enter the statement of each mutant. Then each mutant is put into
@@ -220,6 +220,9 @@ def main() -> int:
     parser.add_argument("folder", nargs="*", default=["app"], help="folders with the changed modules (default: app)")
     parser.add_argument("--mutants", type=int, default=60, help="how many (default 60)")
     parser.add_argument("--seed", type=int, default=1, help="which mutants are drawn (default 1)")
+    parser.add_argument(
+        "--tests", nargs="+", default=[], metavar="PATH", help="only tests of these paths (default: all)"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)")
     options = parser.parse_args()
     root = Path.cwd()
@@ -230,7 +233,7 @@ def main() -> int:
     trials = Trials(root, drawn, options.jobs)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     os.environ |= {"CI": "true", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    arguments: list[Any] = ["-q", "-p", "no:cacheprovider", *_PLUGINS, "-m", _IN_PROCESS]
+    arguments: list[Any] = ["-q", "-p", "no:cacheprovider", *_PLUGINS, "-m", _IN_PROCESS, *options.tests]
     status = pytest.main(arguments, plugins=[trials])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return 1

@@ -141,7 +141,8 @@ def test_each_mutant_meets_the_tests_that_enter_it(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "app/names/__init__.py").touch()
     write_notes(tmp_path, "tests/test_far.py", ["app/other.py:f"])
-    command = [sys.executable, "-m", "tools.mutation", "--jobs", "2"]
+    (tmp_path / "test_left_out.py").write_text("raise AssertionError\n")
+    command = [sys.executable, "-m", "tools.mutation", "--jobs", "2", "--tests", "tests"]
     paths = os.pathsep.join((str(tmp_path / "app"), str(Path(__file__).parents[2])))
     run = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
