@@ -11,7 +11,7 @@ ENV PIP_QUIET=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER
 WORKDIR /src
 COPY requirements requirements
 RUN python3 -m venv --without-pip /opt/doi-proxy \
- && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --require-hashes -r requirements/runtime.lock
+ && python3 -m pip --python /opt/doi-proxy/bin/python install --no-compile --no-deps --require-hashes -r requirements/runtime.lock
 RUN python3 -m venv --without-pip /opt/build \
  && python3 -m pip --python /opt/build/bin/python install --no-deps --require-hashes -r requirements/build.lock \
  && python3 -m pip --python /opt/build/bin/python install --no-deps --require-hashes -r requirements/runtime.lock
@@ -24,8 +24,10 @@ COPY docs docs
 ARG VERSION=1.0.0.dev
 RUN echo "$VERSION" >app/doi_proxy/system/built_version.txt \
  && python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
- && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy \
+ && python3 -m pip --python /opt/doi-proxy/bin/python install --no-compile --no-deps --no-index --find-links /opt/wheels doi-proxy \
  && find /opt/doi-proxy/bin -type f ! -name doi-proxy -delete
+# Bytecode that Python uses without a look at the source: a build with --timestamp changes the times of all sources.
+RUN /opt/doi-proxy/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/doi-proxy/lib
 
 FROM docker.io/library/python:3.11.14-slim-bookworm
 ARG VERSION=1.0.0.dev
