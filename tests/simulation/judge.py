@@ -46,6 +46,8 @@ OTHER_WORKER: Final = "what one worker answered, the others answer too"
 LOST: Final = "what a worker answered is answered again by it, also after the store has lost its data"
 #: Tokens that workers may take from a shared budget before they spend them (assembly/allotment.py), and rounding.
 _EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
+#: When a request began is a difference of two times. One that began at the moment of an answer did not come after it.
+_ROUNDING: Final = 1e-6
 #: Seconds of a lease.
 LEASE: Final = 20.0
 #: Seconds after which an answer is in the file of the store.
@@ -400,7 +402,7 @@ class Judge:
         key = request.name.upper()
         known = self._known.get(key, _NOTHING)
         began = self.world.loop.time() - reply.seconds
-        if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and 0.0 < known.known_at <= began):
+        if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and 0.0 < known.known_at < began - _ROUNDING):
             return
         invariant, is_apart = ANSWERED_AGAIN, self._worker[key] != request.client % self.workers
         if not is_apart:
