@@ -208,6 +208,23 @@ async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> Non
     await parts.source.aclose()
 
 
+async def test_queries_that_fail_at_once_send_one_control_query(upstream: FakeUpstream) -> None:
+    parts = Parts(upstream, places=8)
+    take = parts.budget.admit_retry
+
+    async def take_from_a_store() -> bool:
+        await asyncio.sleep(0)
+        return await take()
+
+    parts.budget.admit_retry = take_from_a_store  # type: ignore[method-assign]
+    upstream.fault(EVERY_NAME, "hang")
+    names = [f"10.1234/{number}" for number in range(8)]
+    failures = await asyncio.gather(*map(parts.ask, names), return_exceptions=True)
+    assert {type(failure) for failure in failures} == {UpstreamTimeout}
+    assert upstream.queries(CONTROL_NAME.text) == 1
+    await parts.source.aclose()
+
+
 async def test_names_that_hang_do_not_open_the_breaker_of_an_upstream_that_works(upstream: FakeUpstream) -> None:
     parts = Parts(upstream)
     names = [f"10.1234/{number}" for number in range(6)]

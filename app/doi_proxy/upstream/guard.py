@@ -286,10 +286,13 @@ class Guard:
 
     async def _send_control_query(self) -> None:
         """Find out whether the upstream fails or only names. One control query at a time, if the budget has a token."""
-        if self._is_controlling or not await self.budget.admit_retry():
+        if self._is_controlling:
             return
+        # Before the wait for the token: many queries can fail at once.
         self._is_controlling = True
         try:
+            if not await self.budget.admit_retry():
+                return
             await self._fetch(self._source.probe)
         except errors.ResourcesShort:
             pass
