@@ -126,7 +126,7 @@ def lease(keys: Keys, names: Sequence[bytes], arguments: Sequence[bytes]) -> Rep
     if keys.call("SET", names[0], owner, "NX", "PX", milliseconds):
         return 1
     left = keys.call("PTTL", names[0])
-    if left < 0 or left > int(milliseconds):
+    if left < 0 or left > 2 * int(milliseconds):
         keys.call("SET", names[0], owner, "PX", milliseconds)
         return 1
     return 0

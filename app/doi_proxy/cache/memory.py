@@ -239,8 +239,8 @@ class MemoryStore:
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store."""
         now, lease = self._timer(), self._leases.get(key)
-        # A lease that ends later than a new one would was taken before the clock was set back. It is ignored.
-        if lease is not None and now < lease[1] <= now + seconds:
+        # One that ends much later than a new one would was taken before the clock was set back; see Store.
+        if lease is not None and now < lease[1] <= now + 2 * seconds:
             return False
         self._leases[key] = (owner, now + seconds)
         return True

@@ -143,7 +143,7 @@ class Fetcher:
         """
         if lease.is_held:
             return
-        if not await lease.take():
+        if not await lease.take_again():
             raise _LeaseLost
         entry = await self._cache.get(name.key, newest=True)
         if entry is not None and self._is_fresh_answer(entry, previous, conditions):

@@ -36,8 +36,9 @@ class QueryLease:
 
     @property
     def is_held(self) -> bool:
-        """Whether the lease lasts at least until it would be renewed."""
-        return self._ends_at - asyncio.get_running_loop().time() >= self._seconds / _RENEWALS
+        """Whether the lease is renewed, or lasts at least until it would be."""
+        left = self._ends_at - asyncio.get_running_loop().time()
+        return self._waiters.is_sent or left >= self._seconds / _RENEWALS
 
     async def take(self) -> bool:
         """Take the lease. Returns False if another query has it."""
@@ -46,6 +47,11 @@ class QueryLease:
             return False
         self._ends_at = ends_at
         return True
+
+    async def take_again(self) -> bool:
+        """Take the lease anew. Its own end may be a moment away. Returns False if another query has it."""
+        await self.release()
+        return await self.take()
 
     async def renew(self) -> None:
         """Renew the lease until the task is cancelled."""

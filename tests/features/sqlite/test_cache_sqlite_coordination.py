@@ -53,6 +53,12 @@ def test_a_step_that_fails_changes_nothing_and_leaves_the_file_unlocked(files: F
     assert there.take("upstream", clock, 1, 1, 0, 1) == 0.0
 
 
+def test_a_lease_is_not_taken_from_a_process_that_looked_at_the_clock_later(files: Files) -> None:
+    here, there = files
+    assert here.lease("10.1000/182", "here", NOW + 0.01, 20)
+    assert not there.lease("10.1000/182", "there", NOW, 20)
+
+
 @pytest.mark.parametrize("odd", ["text", b"blob"])
 def test_a_lease_that_ends_at_no_number_is_free(path: Path, files: Files, odd: object) -> None:
     here, there = files

@@ -60,11 +60,11 @@ class CoordinationFile:
         """Take the lease for `owner`. Returns False if another owner has it."""
         change = self._connection.execute(
             "INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            # A lease that ends later than a new one would was taken before the clock was set back. It is replaced. So
-            # is text in a damaged row, which compares greater than any number.
+            # One that ends much later than a new one would is replaced; see Store. So is text in a damaged row, which
+            # compares greater than any number.
             " SET owner = excluded.owner, ends = excluded.ends"
             " WHERE (leases.ends > ? AND leases.ends <= ?) IS NOT TRUE",
-            (key, owner, now + seconds, now, now + seconds),
+            (key, owner, now + seconds, now, now + 2 * seconds),
         )
         return change.rowcount == 1
 

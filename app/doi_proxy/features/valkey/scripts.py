@@ -108,12 +108,12 @@ return reply
 """
 
 #: KEYS[1] is the lease, ARGV are the owner and milliseconds. Takes the lease, and returns 1, unless another owner has
-#: it. A lease that ends later than a new one, or never, is of another program, and is replaced. A user who may not call
-#: PTTL waits for its end.
+#: it. A lease that ends later than two new ones, or never, was taken before the clock was set back, or by another
+#: program, and is replaced. A user who may not call PTTL waits for its end.
 LEASE: Final = """
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 local left = redis.pcall('PTTL', KEYS[1])
-if type(left) == 'number' and (left < 0 or left > tonumber(ARGV[2])) then
+if type(left) == 'number' and (left < 0 or left > 2 * tonumber(ARGV[2])) then
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
     return 1
 end
