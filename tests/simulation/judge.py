@@ -49,7 +49,7 @@ _EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
 #: When a request began is a difference of two times. One that began at the moment of an answer did not come after it.
 _ROUNDING: Final = 1e-6
 #: Seconds of a lease.
-LEASE: Final = 20.0
+LEASE: Final = 1.5
 #: Seconds after which an answer is in the file of the store.
 WRITE_SECONDS: Final = 2.0
 #: Seconds between an upstream's word and the time that the program notes for it.
@@ -199,7 +199,8 @@ class Judge:
     _missed: list[tuple[float, float]] = field(default_factory=list)
     #: The virtual time until which workers could not read the store.
     _silent_until: float = -inf
-    #: The virtual time until which a lease of a server can have ended early, because the server's clock was set.
+    #: The virtual time until which a query can be under way without a lease of the store: the clock of its server was
+    #: set, the query began while the store failed, or the store lost its data.
     _unleased_until: float = -inf
     #: The virtual time at which the clock was set back.
     _set_back_at: float = -inf
@@ -302,31 +303,37 @@ class Judge:
 
     def end_outage(self) -> None:
         """The store has had the time to get what it missed."""
-        self._missed.append((self.unwritten_since, self.world.loop.time()))
+        now = self.world.loop.time()
+        self._missed.append((self.unwritten_since, now))
         self.unwritten_since = inf
-        self._silent_until = min(self._silent_until, self.world.loop.time())
+        # The queries that began meanwhile have leases of their processes (docs/caching.md).
+        self._unleased_until = max(self._unleased_until, now + DEADLINE)
+        self._silent_until = min(self._silent_until, now)
 
     def lose_store(self) -> None:
-        """The store has lost its data. What a worker answered before is in its memory alone."""
+        """The store has lost its data, and with it the leases. What a worker answered before is in its memory alone."""
         self._lost_at = self.world.loop.time()
+        self._unleased_until = max(self._unleased_until, self._lost_at + DEADLINE)
 
     def forget(self, name: str) -> None:
         """A name was purged, so its answer may be lost."""
         self._known.pop(name.upper(), None)
 
-    def set_clock(self, by: float, *, is_of_server: bool) -> None:
-        """The clock was set. Set back, answers may count as from the future. A server's leases and budget use its own:
-        set forward, it ends leases and fills the bucket (docs/valkey.md).
-        """
+    def set_clock(self, by: float) -> None:
+        """The clock of a machine was set. Set back, answers may count as from the future."""
         now = self.world.loop.time()
         self._offsets.append((now, self.world.now() - now))
         if by < 0:
             self._known.clear()
             self._set_back_at = now
-        if is_of_server:
-            self.causes.doubt()
-            self._unleased_until = now + DEADLINE if abs(by) > LEASE / 2 else self._unleased_until
-            self._tokens = min(BURST, self._tokens + max(0.0, by) * RATE)
+
+    def set_server_clock(self, by: float) -> None:
+        """The clock of the store's server was set: it can end leases, and fill the bucket (docs/valkey.md)."""
+        now = self.world.loop.time()
+        self.causes.doubt()
+        if abs(by) > LEASE / 3:  # it was renewed a third of it ago at most
+            self._unleased_until = max(self._unleased_until, now + DEADLINE)
+        self._tokens = min(BURST, self._tokens + max(0.0, by) * RATE)
 
     def _earliest(self, began: float) -> float:
         """The earliest time of the day since this virtual time."""

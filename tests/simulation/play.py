@@ -225,7 +225,9 @@ class _Player:
         # Answers that are on their way arrive before.
         self._world.sleep(0.001)
         self._world.set_clock(by)
-        self._judge.set_clock(by, is_of_server=self._setup.store == "valkey")
+        self._judge.set_clock(by)
+        if self._setup.store == "valkey":
+            self._judge.set_server_clock(by)
 
     def _purge(self, name: str) -> None:
         self._judge.forget(name)

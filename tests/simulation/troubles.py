@@ -45,7 +45,7 @@ class Troubles:
     def skew(self, machine: int, ahead: float) -> None:
         """Set the clock of one machine."""
         changed = self._world.machines[machine % self._setup.machines]
-        self._judge.set_clock(max(0.0, ahead - changed.ahead), is_of_server=False)
+        self._judge.set_clock(max(0.0, ahead - changed.ahead))
         changed.ahead = ahead
 
     def reload(self, trusted: str) -> None:
@@ -102,7 +102,7 @@ class Troubles:
         valkey, keys = self._world.valkey, self._world.valkey.keys
         if what == "clock":
             valkey.ahead += amount
-            self._judge.set_clock(max(0.0, amount), is_of_server=True)
+            self._judge.set_server_clock(amount)
             return
         start: dict[str, Callable[[], None]] = {
             "stop": valkey.stop,
