@@ -27,7 +27,8 @@ RUN echo "$VERSION" >app/doi_proxy/system/built_version.txt \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-compile --no-deps --no-index --find-links /opt/wheels doi-proxy \
  && find /opt/doi-proxy/bin -type f ! -name doi-proxy -delete
 # Bytecode that Python uses without a look at the source: a build with --timestamp changes the times of all sources.
-RUN /opt/doi-proxy/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/doi-proxy/lib
+# The order of a constant set depends on the hash seed.
+RUN PYTHONHASHSEED=0 /opt/doi-proxy/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/doi-proxy/lib
 
 FROM docker.io/library/python:3.11.14-slim-bookworm
 ARG VERSION=1.0.0.dev
