@@ -36,9 +36,9 @@ class Coordination(Protocol):
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """Take the lease of a name: the right to query the upstream about it. It expires after `seconds`.
 
-        Returns False if somebody has it. A lease that ends later than two new ones would was taken before the clock was
-        set back, and is replaced. One that ends a little later than a new one is of a process that looked at the clock
-        after this one, and reached the store before it.
+        Returns False if a process has it. If its end is more than twice `seconds` away, the clock was set back since it
+        was taken, and it is replaced. If its end is a little more than `seconds` away, its process read the clock after
+        this one did, and reached the store first.
         """
 
     async def renew(self, key: str, owner: str, seconds: float) -> None:
