@@ -93,9 +93,9 @@ class Fetcher:
         """
         if self._owner is None:
             return await self._fetch_and_store(name, conditions, previous, waiters)
-        lease = QueryLease(self._cache, name.key, self._owner, self._timeouts.lease, waiters)
-        if conditions.priority is not Priority.PERSON:
-            lease.yield_to_people()
+        yields = conditions.priority is not Priority.PERSON
+        lease = QueryLease(self._cache, name.key, self._owner, self._timeouts.lease, waiters, yields=yields)
+        if yields:
             waiters.before_send = partial(self._take_again, lease, name, conditions, previous)
         for _ in range(_ATTEMPTS):
             with suppress(_LeaseLost):

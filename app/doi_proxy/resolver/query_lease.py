@@ -14,25 +14,23 @@ _RENEWALS: Final = 3
 
 
 class QueryLease:
-    """The lease of one query. `seconds` is how long it lasts unless it is renewed."""
+    """The lease of one query. `seconds` is how long it lasts unless it is renewed.
 
-    def __init__(self, cache: TieredStore, key: str, owner: str, seconds: float, waiters: WaitingClients) -> None:
+    One that `yields` is not renewed before its query is sent: a bulk query waits up to a minute for its turn, and a
+    person who asks another process must not wait for it.
+    """
+
+    def __init__(
+        self, cache: TieredStore, key: str, owner: str, seconds: float, waiters: WaitingClients, *, yields: bool
+    ) -> None:
         self._cache = cache
         self._key = key
-        self._owner = owner
+        # A person who asks this process replaces the query. Its end must not release the lease of the one that follows.
+        self._owner = f"{owner}-yields" if yields else owner
         self._seconds = seconds
         self._waiters = waiters
-        self._yields = False
+        self._yields = yields
         self._ends_at = -inf
-
-    def yield_to_people(self) -> None:
-        """Do not renew the lease before the query is sent.
-
-        A bulk query waits up to a minute for its turn. A person who asks another process must not wait for it.
-        """
-        self._yields = True
-        # A person who asks this process replaces the query. Its end must not release the lease of the one that follows.
-        self._owner += "-yields"
 
     @property
     def is_held(self) -> bool:
