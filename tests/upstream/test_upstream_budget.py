@@ -9,8 +9,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow
+from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow, UpstreamTimeout
 from doi_proxy.upstream.budget import Budget, BudgetLimits, LocalBucket
+from doi_proxy.upstream.places import SLOW_AFTER
 from doi_proxy.upstream.source import Priority, WaitingClients
 from tests.clock import Clock
 from tests.constants import changed
@@ -537,3 +538,35 @@ def test_what_a_query_waits_for_is_named_as_its_cause(seconds: float, cause: typ
     assert tokens > 9
     assert {error.status for error in refusals} == {503}
     assert all(1.0 <= (error.retry_after or 0.0) <= max(1.0, seconds) for error in refusals)
+
+
+def test_no_query_is_ended_for_one_that_waited_while_their_prefix_became_slow() -> None:
+    """The one that was sent last would be, before it is sent. Its token would be lost: "budget spent" would be said."""
+
+    async def resolve() -> tuple[list[float], list[type[NotAdmitted]], float]:
+        limits = BudgetLimits(rate=1, burst=100, max_concurrency=4, reserved_for_people=0.5, most_of_client=100)
+        budget = Budget(limits, asyncio.get_running_loop().time)
+        seconds, refusals = list[float](), list[type[NotAdmitted]]()
+
+        async def query(client: str) -> None:
+            began = float("inf")
+            try:
+                async with budget.admit(PERSON, 5.0, WaitingClients({client: None}), prefix="10.1234"):
+                    began = budget._clock()
+                    await asyncio.sleep(8.0)
+            except NotAdmitted as error:
+                refusals.append(type(error))
+            except UpstreamTimeout:
+                seconds.append(budget._clock() - began)
+
+        async with asyncio.TaskGroup() as queries:
+            for number in range(60):
+                queries.create_task(query(f"192.0.{number}.0/24"))
+            await asyncio.sleep(4.9)
+            tokens = budget.tokens
+        return seconds, refusals, tokens
+
+    seconds, refusals, tokens = run_virtually(resolve())
+    assert min(seconds, default=SLOW_AFTER) >= SLOW_AFTER
+    assert set(refusals) == {UpstreamSlow}
+    assert tokens == 100

@@ -216,7 +216,7 @@ class Budget:
         UpstreamTimeout if the query is slow and gives its place to another client.
         """
         owner = self._people if priority is Priority.PERSON else self._others
-        queue = owner.slow if hash(prefix) in self._slow_prefixes else owner.quick
+        queue = owner.slow if self._is_known_slow(prefix) else owner.quick
         waiters = waiters or WaitingClients()
         place = await self._enter_directly(queue, next(iter(waiters.clients)), prefix)
         if place is None:
@@ -285,7 +285,7 @@ class Budget:
     def _take_place(self, queue: Queue, client: ClientNetwork, prefix: str) -> Place:
         now = self._clock()
         # The prefix may have become known as slow while the query waited.
-        is_slow = queue.is_slow or hash(prefix) in self._slow_prefixes
+        is_slow = queue.is_slow or self._is_known_slow(prefix)
         place = Place(client, prefix, now, is_slow=is_slow, began_slow=is_slow)
         queue.owner.in_flight += 1
         queue.owner.places[place] = None
@@ -427,6 +427,10 @@ class Budget:
     def _is_slow(self, place: Place) -> bool:
         return self._clock() - place.since >= SLOW_AFTER
 
+    def _is_known_slow(self, prefix: str) -> bool:
+        """Whether a prefix is known as slow."""
+        return hash(prefix) in self._slow_prefixes
+
     def _remember_slow(self, prefix: str) -> None:
         """Remember a slow prefix. The empty one stands for an unknown prefix."""
         if prefix:
@@ -452,8 +456,11 @@ class Budget:
                 place.is_slow = True
                 self._remember_slow(place.prefix)
         # The second client that waits is not the one that has the most places.
-        newcomers = [client for client, _ in islice(queue.lines.turns(), 2)]
-        if queue.is_slow:
+        turns = list(islice(queue.lines.turns(), 2))
+        newcomers = [client for client, _ in turns]
+        # Queries whose prefix became known as slow while they waited would end each other, the last one before it is
+        # sent, and a token for each would be lost.
+        if queue.is_slow or all(self._is_known_slow(query.prefix) for _, query in turns):
             slow = choose_slow(filter(self._is_slow, places), newcomers, least_lead=2)
         else:
             slow = choose_slow(places, newcomers, most=owner.most_slow)
