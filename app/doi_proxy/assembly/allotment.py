@@ -8,7 +8,8 @@ from typing import Final, Protocol
 
 #: Seconds for which the tokens of an allotment can be spent.
 ALLOTMENT_SECONDS: Final = 0.1
-#: An allotment is at most this part of the tokens that callers of its class may take.
+#: An allotment is at most this part of the tokens that callers of its class may take, and of those that this process
+#: has just spent.
 _PART: Final = 8
 
 
@@ -33,9 +34,10 @@ class AllottedBucket:
     """A shared bucket that is read once for several tokens while there are plenty.
 
     The tokens that one read takes are an allotment. Each read is a transaction of the SQLite store, or a round trip to
-    Valkey. An allotment begins with one token and doubles each time it is spent within ALLOTMENT_SECONDS, up to `most`
-    and to an eighth of the tokens in the bucket. So a process takes few tokens that it does not spend, and only when
-    others do not lack them. Tokens that are not spent in time are dropped.
+    Valkey. Tokens that are not spent within ALLOTMENT_SECONDS are dropped. An allotment is at most `most` tokens, an
+    eighth of those in the bucket, and an eighth of those that the process took since it last spent none for
+    ALLOTMENT_SECONDS, or dropped one. So a process drops at most one token for eight that it spends, also when the last
+    query took its last place, and only when others do not lack it.
 
     Within any `t` seconds, all processes together spend at most burst + rate * (t + ALLOTMENT_SECONDS) tokens, because
     every token left the shared bucket at most ALLOTMENT_SECONDS earlier. `clock` is monotonic, in seconds.
@@ -49,8 +51,9 @@ class AllottedBucket:
         self._tokens = 0
         #: The tokens that the shared bucket kept for other callers when the allotment was taken.
         self._leaving = 0.0
-        self._size = 1
         self._expires = -inf
+        #: The tokens of this allotment and of those before it, each of which was spent in time.
+        self._run = 0
         self._is_reading = False
 
     async def take(self, leaving: float = 0.0) -> float:
@@ -64,9 +67,8 @@ class AllottedBucket:
         # One reader at a time takes more than one token, so a process never holds two allotments.
         if self._is_reading:
             return await self._shared.take(leaving)
-        was_spent = now < self._expires
-        fair = int((self._burst - leaving) / _PART)
-        self._size = max(1, min(2 * self._size, self._most, fair)) if was_spent else 1
+        if now >= self._expires:
+            self._run = 0
         return await self._read(leaving)
 
     async def back_off(self, seconds: float) -> None:
@@ -88,11 +90,12 @@ class AllottedBucket:
         return self._shared.tokens
 
     async def _read(self, leaving: float) -> float:
-        size = self._size
+        fair = int((self._burst - leaving) / _PART)
+        size = max(1, min(self._run // _PART, self._most, fair))
         self._tokens, self._expires = 0, self._clock() + ALLOTMENT_SECONDS
         expires = self._expires
         if size == 1:
-            return await self._shared.take(leaving)
+            return await self._take_one(leaving)
         self._is_reading = True
         try:
             wait = await self._shared.take(leaving + (_PART - 1) * size, size)
@@ -102,8 +105,15 @@ class AllottedBucket:
             self._drop()
             return await self._shared.take(leaving)
         if expires == self._expires:
+            self._run += size
             self._tokens, self._leaving = size - 1, leaving
         return 0.0
 
+    async def _take_one(self, leaving: float) -> float:
+        wait = await self._shared.take(leaving)
+        if not wait:
+            self._run += 1
+        return wait
+
     def _drop(self) -> None:
-        self._tokens, self._size, self._expires = 0, 1, -inf
+        self._tokens, self._run, self._expires = 0, 0, -inf
