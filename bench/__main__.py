@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +21,12 @@ from bench import machine
 from bench.documents import renew_pages
 from bench.findings import Section
 from bench.names import MAX_NAMES, read_names, synthetic
-from bench.plan import LARGE, ZIPF_EXPONENT, Plan
+from bench.plan import LARGE, ROUNDS, ZIPF_EXPONENT, Plan
+from bench.progress import Progress, continue_run
 from bench.report import write_report, write_section
 from bench.rows import ROWS
 from bench.tools import NotMeasured
+from doi_proxy.system.version import read_version
 
 _HERE: Final = Path(__file__).parent
 #: The module and the function that measure each part.
@@ -47,7 +50,8 @@ _PARTS: Final = {
 }
 #: Throughput includes latency.
 _WHOLE: Final = tuple(part for part in _PARTS if part != "latency")
-
+#: The sections of a run of all parts so far.
+_RUN: Final = "RESULTS.json"
 _MAX_REASON: Final = 300
 
 Measurement = Callable[[Plan], tuple[Section, ...]]
@@ -60,21 +64,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = _HERE / ".work"
     work.mkdir(exist_ok=True)
     whole = "all" in chosen.part
+    if chosen.is_continued and not whole:
+        raise SystemExit("bench: --continue is for a run of all parts; name no part")
     plan = _plan(chosen, work)
-    facts = [*machine.describe(), ("names", f"{len(plan.names):,}, {plan.names_from}")]
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
-    sections: list[Section] = []
-    for part in _WHOLE if whole else dict.fromkeys(chosen.part):
-        sections += _measure(part, plan)
-    _write(_HERE if whole else work, date, facts, sections)
+    names = ("names", f"{len(plan.names):,}, {plan.names_from}")
+    facts = (("doi-proxy", read_version()), *machine.describe(), names)
+    run = Progress(datetime.now(UTC).strftime("%Y-%m-%d"), facts, {})
+    if chosen.is_continued:
+        run = continue_run(work / _RUN, facts)
+    for part in _WHOLE if whole else chosen.part:
+        if part not in run.parts:
+            run.parts[part] = _measure(part, plan)
+            if whole:
+                run.keep(work / _RUN)
+    _write(_HERE if whole else work, run)
     if whole:
         renew_pages()
+        (work / _RUN).unlink(missing_ok=True)
     _tidy(work)
     return 0
 
 
 def _tidy(work: Path) -> None:
-    """Delete all files but the large store, which the next run uses, and the last report."""
+    """Delete all files but the large store, which the next run uses, the last report, and a run that was stopped."""
     for path in work.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -104,8 +116,8 @@ def _empty_section(part: str, reason: str) -> Section:
     return Section(part.capitalize(), "Nothing was measured.", not_measured=(reason,))
 
 
-def _write(folder: Path, date: str, facts: list[tuple[str, str]], sections: list[Section]) -> None:
-    report = write_report(date, facts, sections)
+def _write(folder: Path, run: Progress) -> None:
+    report = write_report(run.date, run.facts, list(chain.from_iterable(run.parts.values())))
     (folder / "RESULTS.md").write_text(report, encoding="utf-8")
     print(f"# written: {(folder / 'RESULTS.md').relative_to(_HERE.parent)}", file=sys.stderr)
 
@@ -135,16 +147,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "part", nargs="*", default="all", choices=["all", *_PARTS], help="what to measure (default: all)"
     )
+    parser.add_argument(
+        "--continue",
+        dest="is_continued",
+        action="store_true",
+        help="measure the parts that are left of a run of all parts that was stopped",
+    )
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds of each load in each round (default 1)")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds of each load (default 9)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each load (default {ROUNDS})")
     parser.add_argument("--soak-seconds", type=float, default=120.0, help="seconds of the soak (default 120)")
     parser.add_argument(
         "--batch-sizes",
         type=int,
         nargs="+",
-        default=[1_000, 10_000, 100_000],
+        default=[1_000, 20_000],
         metavar="LINES",
-        help="lines of the lists of names (default 1000 10000 100000)",
+        help="lines of the lists of names (default 1000 20000)",
     )
     parser.add_argument(
         "--zipf-exponent",
@@ -153,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"exponent of the popularity of names in the part scale (default {ZIPF_EXPONENT}, see docs/scale.md)",
     )
     parser.add_argument(
-        "--records", type=int, default=3_000_000, help="registry records of the large store (default 3000000)"
+        "--records", type=int, default=1_000_000, help="registry records of the large store (default 1000000)"
     )
     parser.add_argument(
         "--spike-records", type=int, default=1_000_000, help="registry names of the spike (default 1000000)"

@@ -30,7 +30,7 @@ from doi_proxy.assembly.features import find_records
 from doi_proxy.features.sqlite.store import SqliteStore
 
 #: The store that the large one is compared with.
-SMALL: Final = 1_000_000
+SMALL: Final = 250_000
 #: Look-ups of each measurement, and those for which the file is dropped from the system's cache before each.
 _WARM: Final = 20_000
 _COLD: Final = 400

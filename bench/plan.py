@@ -22,6 +22,8 @@ _FLUSH_EVERY: Final = 4_096
 LARGE: Final = "million.sqlite3"
 #: The exponent that public logs of downloads by DOI have: 0.82 to 0.90 (docs/scale.md).
 ZIPF_EXPONENT: Final = 0.85
+#: With seven rounds, a whole run takes half an hour; a median of fewer changes more from run to run.
+ROUNDS: Final = 7
 _FEW_ROUNDS: Final = 3
 #: So large that no store evicts anything during a measurement.
 STORE_BYTES: Final = 20 * 2**30
@@ -47,7 +49,7 @@ class Plan:
     #: The popularity of names in the simulation of the DOI system. The other loads have an exponent of 1.
     zipf_exponent: float = ZIPF_EXPONENT
     #: Records of the large store.
-    records: int = 3_000_000
+    records: int = 1_000_000
     #: Registry names of the spike.
     spike_records: int = 1_000_000
     #: The rows of the part service; none for all.
