@@ -8,7 +8,7 @@ query of the first waits, uses at most its share of the places, and leaves peopl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -236,18 +236,16 @@ class Budget:
 
     async def _enter_in_turn(self, queue: Queue, seconds: float, waiters: WaitingClients, prefix: str) -> Place:
         now, loop = self._clock(), asyncio.get_running_loop()
-        query = QueuedQuery(prefix, seconds, now + seconds, asyncio.timeout(seconds), loop.create_future())
+        query = QueuedQuery(queue, prefix, seconds, now + seconds, asyncio.timeout(seconds), loop.create_future())
         try:
-            return await self._wait(queue, query, waiters)
+            return await self._wait(query, waiters)
         except BaseException:
             if query.place is not None:
                 self._leave(queue.owner, query.place)
             raise
         finally:
-            queue.lines.leave(query)
-            if queue.server is not None and not queue.lines.queries:
-                queue.server.cancel()
-                queue.server = None
+            query.queue.lines.leave(query)
+            self._end_server(query.queue)
             self._wake()
 
     async def admit_retry(self) -> bool:
@@ -296,12 +294,17 @@ class Budget:
         owner.in_flight -= 1
         self._wake()
 
-    async def _wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> Place:
+    def _end_server(self, queue: Queue) -> None:
+        if queue.server is not None and not queue.lines.queries:
+            queue.server.cancel()
+            queue.server = None
+
+    async def _wait(self, query: QueuedQuery, waiters: WaitingClients) -> Place:
         try:
             async with query.timeout:
-                self._line_up(queue, query, waiters)
-                waiters.notify(lambda client: self._also_wait(queue, query, waiters, client))
-                waiters.find_lack = lambda: self._find_lack(queue)
+                self._line_up(query, waiters.clients)
+                waiters.notify(lambda client: self._also_wait(query, waiters, client))
+                waiters.find_lack = lambda: self._find_lack(query.queue)
                 turn = await query.turn
                 if isinstance(turn, errors.NotAdmitted):
                     raise turn
@@ -311,7 +314,7 @@ class Budget:
             raise
         except TimeoutError as error:
             waiters.refused = True
-            raise self._find_lack(queue) from error
+            raise self._find_lack(query.queue) from error
         finally:
             waiters.notify(None)
             waiters.find_lack = None
@@ -327,43 +330,67 @@ class Budget:
             return errors.UpstreamSlow(retry_after=max(USUAL_RETRY, self.longest_in_flight))
         return errors.PlacesFull(retry_after=USUAL_RETRY)
 
-    def _line_up(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> None:
-        lines = queue.lines
-        clients = [client for client in waiters.clients if lines.has_room(client)]
-        if not clients:
-            if any(lines.is_full(client) for client in waiters.clients):
-                raise self._share_spent(queue, query)
+    def _line_up(self, query: QueuedQuery, clients: Collection[ClientNetwork]) -> None:
+        """Put a query at the end of the lines of clients. Raises NotAdmitted if none has room."""
+        queue = query.queue
+        with_room = [client for client in clients if queue.lines.has_room(client)]
+        if not with_room:
+            if any(queue.lines.is_full(client) for client in clients):
+                raise self._share_spent(query)
             raise self._find_lack(queue)
-        for client in clients:
-            self._join(queue, query, client)
+        for client in with_room:
+            self._join(query, client)
         if queue.server is None or queue.server.done():
             queue.server = asyncio.create_task(self._serve(queue))
 
-    def _also_wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients, client: ClientNetwork) -> None:
+    def _also_wait(self, query: QueuedQuery, waiters: WaitingClients, client: ClientNetwork) -> None:
         if query.turn.done() or query.timeout.expired():
             waiters.refused = query.place is None
-        elif queue.lines.has_room(client):
-            self._join(queue, query, client)
+        elif query.queue.lines.has_room(client):
+            self._join(query, client)
             # A client that has just joined must not be refused because an earlier one has waited long.
             query.deadline = self._clock() + query.seconds
             query.timeout.reschedule(asyncio.get_running_loop().time() + query.seconds)
 
-    def _join(self, queue: Queue, query: QueuedQuery, client: ClientNetwork) -> None:
-        evicted = queue.lines.join(client, query)
+    def _join(self, query: QueuedQuery, client: ClientNetwork) -> None:
+        evicted = query.queue.lines.join(client, query)
         if evicted is not None and not evicted.turn.done():
-            evicted.turn.set_result(self._share_spent(queue, evicted))
+            evicted.turn.set_result(self._share_spent(evicted))
         # There may be a place that the earlier clients could not use.
-        queue.look.set()
+        query.queue.look.set()
 
-    def _share_spent(self, queue: Queue, query: QueuedQuery) -> errors.ShareSpent:
-        quota = errors.Quota(SHARE, queue.lines.most_of_client, max(1, ceil(query.seconds)))
+    def _share_spent(self, query: QueuedQuery) -> errors.ShareSpent:
+        lines = query.queue.lines
+        quota = errors.Quota(SHARE, lines.most_of_client, max(1, ceil(query.seconds)))
         # A client's line is one shorter after a turn of each client.
-        return errors.ShareSpent(quota=quota, retry_after=max(USUAL_RETRY, queue.lines.clients / self.rate))
+        return errors.ShareSpent(quota=quota, retry_after=max(USUAL_RETRY, lines.clients / self.rate))
+
+    def _move_slow(self, queue: Queue) -> bool:
+        """Move the next query to those of slow prefixes, if its prefix became known as slow while it waited.
+
+        Among the others, it would end the one before it, which has just been admitted and is slow from its start, and
+        be ended by the next: a token for each would be lost.
+        """
+        _, query = next(queue.lines.turns())
+        if queue.is_slow or not self._is_known_slow(query.prefix):
+            return False
+        clients = tuple(queue.lines.queries[query])
+        queue.lines.leave(query)
+        query.queue = queue.owner.slow
+        try:
+            self._line_up(query, clients)
+        except errors.NotAdmitted as error:
+            if not query.turn.done():
+                query.turn.set_result(error)
+        return True
 
     async def _serve(self, queue: Queue) -> None:
         """Admit queries as places and tokens become free, until none waits."""
         while queue.lines.queries:
-            if self._next(queue) is None:
+            if self._move_slow(queue):
+                # The line of a prefix can be long.
+                await asyncio.sleep(0)
+            elif self._next(queue) is None:
                 # A query whose time is over can be why there is no next one.
                 queue.lacks_place = queue.lacks_place or not self._has_place(queue)
                 queue.look.clear()
@@ -371,9 +398,7 @@ class Budget:
                 await queue.look.wait()
                 if timer is not None:
                     timer.cancel()
-                continue
-            seconds = await self._take(queue)
-            if seconds:
+            elif seconds := await self._take(queue):
                 queue.lacks_place, queue.token_in = False, seconds
                 self._refuse_late(queue, seconds)
                 if queue.lines.queries:
@@ -456,11 +481,8 @@ class Budget:
                 place.is_slow = True
                 self._remember_slow(place.prefix)
         # The second client that waits is not the one that has the most places.
-        turns = list(islice(queue.lines.turns(), 2))
-        newcomers = [client for client, _ in turns]
-        # Queries whose prefix became known as slow while they waited would end each other, the last one before it is
-        # sent, and a token for each would be lost.
-        if queue.is_slow or all(self._is_known_slow(query.prefix) for _, query in turns):
+        newcomers = [client for client, _ in islice(queue.lines.turns(), 2)]
+        if queue.is_slow:
             slow = choose_slow(filter(self._is_slow, places), newcomers, least_lead=2)
         else:
             slow = choose_slow(places, newcomers, most=owner.most_slow)

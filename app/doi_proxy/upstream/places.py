@@ -26,6 +26,8 @@ PLACES_PER_SLOW: Final = 4
 class QueuedQuery:
     """A query that waits."""
 
+    #: Where it waits: among those of slow prefixes if its prefix becomes known as slow meanwhile.
+    queue: Queue
     prefix: str
     #: Seconds that it waits after the last client joined, and the end of this wait on the budget's clock.
     seconds: float
