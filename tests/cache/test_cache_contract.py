@@ -629,6 +629,18 @@ async def test_a_key_that_is_not_unicode_is_an_error_and_not_an_outage(row: Row)
 
 
 @every_store_of_bytes
+async def test_what_another_process_has_stored_meanwhile_is_found_before_a_refusal(row: Row) -> None:
+    here, there = await row.open(), await row.open()
+    cache = TieredStore(MemoryStore(1_000_000, clock=row.clock), here, clock=row.clock, ceiling=CEILING)
+    assert await cache.get(KEY) is None
+    assert await cache.get_late(KEY) is False
+    await there.put(entry())
+    await there.flush()
+    assert await cache.get_late(KEY) is True
+    assert cache.peek(KEY) == entry()
+
+
+@every_store_of_bytes
 async def test_after_a_clock_two_days_ahead_no_record_is_fresh_for_longer_than_the_ceiling(row: Row) -> None:
     def tier(store: SharedStore) -> TieredStore:
         return TieredStore(MemoryStore(1_000_000, clock=row.clock), store, clock=row.clock, ceiling=CEILING)

@@ -6,7 +6,17 @@ import tracemalloc
 
 import pytest
 
-from doi_proxy.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout
+from doi_proxy.errors import (
+    BreakerOpen,
+    BudgetSpent,
+    CouldNotVerify,
+    InvalidAnswer,
+    PlacesFull,
+    ResourcesShort,
+    UpstreamRefused,
+    UpstreamSlow,
+    UpstreamTimeout,
+)
 from doi_proxy.resolver.failure_memory import ENTRY_BYTES, FailureMemory
 from tests.table import table
 
@@ -68,6 +78,29 @@ def test_any_failure_is_recent_for_as_long_as_is_asked() -> None:
     failures.remember("N", UpstreamTimeout(), 100)
     assert type(failures.find_recent("N", 129, 30)) is UpstreamTimeout
     assert failures.find_recent("N", 130, 30) is None
+
+
+@table(
+    ("error", "at", "is_current"),
+    [
+        (BreakerOpen(), 100.9, True),
+        (UpstreamTimeout(), 100.9, True),
+        (UpstreamTimeout(), 101.0, False),
+        (InvalidAnswer(), 115.3, True),
+        (InvalidAnswer(), 115.4, False),
+        # The next request waits for its turn, in which this process or another one can learn the answer.
+        (BudgetSpent(), 100.4, False),
+        (PlacesFull(), 100.4, False),
+        (UpstreamSlow(), 100.4, False),
+        (ResourcesShort(), 100.4, False),
+    ],
+)
+def test_a_failure_of_the_upstream_is_current_for_the_rest_of_its_second(
+    error: CouldNotVerify, at: float, is_current: bool
+) -> None:
+    failures = memory()
+    failures.remember("N", error, 100.4)
+    assert (failures.find_current("N", at) is not None) is is_current
 
 
 def test_an_answer_forgets_it() -> None:

@@ -75,6 +75,23 @@ def test_two_workers_do_not_ask_one_question_after_the_clock_was_set(tmp_path: P
         assert world.upstream.queries(NAME) == 1
 
 
+def test_a_request_that_waits_is_answered_by_what_the_other_worker_learned_meanwhile() -> None:
+    with World(store_url=URL, workers=2, upstream_rate=1, upstream_burst=2) as world:
+        world.upstream.put(NAME, url=TARGET)
+        world.sleep(10)
+        busy = world.client(worker=1)
+        for number in range(30):
+            busy.ask(f"/10.1000/other-{number}")
+        waiting = busy.ask(f"/{NAME}")
+        world.sleep(0.5)
+        # The store loses the lease of the query that waits for a token, so the other worker asks too.
+        world.valkey.stop()
+        world.valkey.start()
+        world.client("192.0.2.8", worker=0).ask(f"/{NAME}")
+        assert world.finish(waiting).location == TARGET
+        assert world.upstream.queries(NAME) == 1
+
+
 def test_local_records_are_those_of_the_last_good_file_in_both_workers(tmp_path: Path) -> None:
     path = tmp_path / "local.toml"
     record = '[[record]]\ndoi = "{}"\ntarget = "{}"\n'

@@ -103,7 +103,7 @@ class PatientStore(Protocol):
     """A store on another machine, which can be too slow for a look-up."""
 
     async def get_late(self, key: str) -> Entry | None:
-        """An entry whose last `get` failed, with a longer timeout. None if that did not fail. Raises StoreError."""
+        """The same as `Store.get`, with a longer timeout. Raises StoreError."""
 
 
 @runtime_checkable

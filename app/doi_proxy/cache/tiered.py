@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
 from cachetools import LRUCache
 from msgspec.structs import replace
@@ -121,9 +121,8 @@ class TieredStore(FallbackStore):
         """Read the store again before a refusal, with a longer timeout if it has one: another process may have stored
         an answer since the last read, or that read may have failed. Returns whether memory has a newer entry now.
         """
-        known, store = self.memory.peek(key), cast("object", self.store)
-        late = self._try("get", store.get_late(key), None) if isinstance(store, PatientStore) else None
-        found = self._choose(known, await self._read_store(key) if late is None else self._bound(await late))
+        known = self.memory.peek(key)
+        found = self._choose(known, await self._read_store(key, is_late=True))
         if found is None or found is known or not found.is_confirmed:
             return False
         self.memory.keep(found)
@@ -445,8 +444,12 @@ class TieredStore(FallbackStore):
         async for key in self.memory.walk():
             self.memory.bound_times(key, self._ceiling)
 
-    async def _read_store(self, key: str) -> Entry | None:
-        return self._bound(None if self.store is None else await self._try("get", self.store.get(key), None))
+    async def _read_store(self, key: str, *, is_late: bool = False) -> Entry | None:
+        if (store := self.store) is None:
+            return None
+        patient: object = store
+        read = patient.get_late if is_late and isinstance(patient, PatientStore) else store.get
+        return self._bound(await self._try("get", read(key), None))
 
     def _bound(self, stored: Entry | None) -> Entry | None:
         """What an entry of the store counts as in this process. One that missed a purge still has what was purged."""

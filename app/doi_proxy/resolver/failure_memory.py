@@ -11,10 +11,20 @@ from typing import Final
 
 from cachetools import FIFOCache
 
-from doi_proxy.errors import BreakerOpen, CouldNotVerify, UpstreamPaused, UpstreamRefused, UpstreamUnreachable
+from doi_proxy.errors import (
+    BreakerOpen,
+    CouldNotVerify,
+    NotAdmitted,
+    ResourcesShort,
+    UpstreamPaused,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
 
 #: The failures that say nothing about the name: its query reached no server, or was not sent.
 _GENERAL: Final = (UpstreamUnreachable, BreakerOpen, UpstreamPaused)
+#: The failures of this process: the next query may be sent, and another process may have the answer.
+_OWN: Final = (NotAdmitted, ResourcesShort)
 #: Bytes of an entry without its key: the slot of the map, the entry, its times and the copy of the error.
 ENTRY_BYTES: Final = 700
 
@@ -76,9 +86,14 @@ class FailureMemory:
         return None if is_general and find_last_answer() < now - failure.at else failure.error
 
     def find_current(self, key: str, now: float) -> CouldNotVerify | None:
-        """The failure of a name within its second, or until the next query. `retry_after` is the time from now."""
+        """The failure of a name within its second, or until the next query. `retry_after` is the time from now.
+
+        A failure of this process does not last: a request that waits for its turn can be answered.
+        """
         failure = self._failures.get(key)
-        if failure is None or not failure.at <= now < max(failure.until, int(failure.at) + 1):
+        if failure is None or isinstance(failure.error, _OWN):
+            return None
+        if not failure.at <= now < max(failure.until, int(failure.at) + 1):
             return None
         error = failure.error.without_traceback()
         if now < failure.until:

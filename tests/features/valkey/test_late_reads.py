@@ -107,12 +107,13 @@ async def test_a_bypass_is_charged_once(relay: Relay, clock: Clock) -> None:
         assert (found.origin, charged) == (Origin.STALE, [1])
 
 
-async def test_a_name_that_the_store_does_not_have_is_read_once(relay: Relay, clock: Clock) -> None:
+async def test_a_name_that_the_store_does_not_have_is_read_once_more(relay: Relay, clock: Clock) -> None:
+    """Another process can have stored it since the first read."""
     async with resolving(relay, clock, has_read=True, timeout=PATIENCE) as resolver:
         before = relay.seen[b"GET"]
         with pytest.raises(CouldNotVerify):
             await resolver.resolve(HandleName("10.1000/unknown"))
-        assert relay.seen[b"GET"] == before + 1
+        assert relay.seen[b"GET"] == before + 1 + 1
 
 
 async def test_a_store_that_cannot_be_reached_is_not_tried_for_each_name(relay: Relay, clock: Clock) -> None:

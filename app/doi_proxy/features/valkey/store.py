@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from math import inf
 from typing import Any, Final
 
-from cachetools import LRUCache
-
 from doi_proxy.cache.coordination import Changes
 from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.purges import has_many_keys, scopes_of
@@ -29,8 +27,6 @@ log = logging.getLogger(__name__)
 
 #: Bytes of the longest note: 10,000 names of 200 characters have fewer. To read more would hold the event loop.
 _MAX_NOTE_BYTES: Final = 8 * 1024 * 1024
-#: Keys whose last read failed, of which this process remembers so many.
-_MAX_UNREAD: Final = 10_000
 #: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
 _OUTAGE: Final = 0.25
 
@@ -64,26 +60,13 @@ class ValkeyStore:
         self._servers = open_servers(place, clock=clock, timeout=timeout)
         #: When the first and the last `take` of a bucket failed, of those since its last token.
         self._failures: dict[str, tuple[float, float]] = {}
-        #: The hashes of the keys whose last read failed.
-        self._unread: LRUCache[int, None] = LRUCache(_MAX_UNREAD)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
-        try:
-            entry = await self._look_up(key, Access.READ)
-        except DamagedEntry:
-            raise
-        except StoreError:
-            self._unread[hash(key)] = None
-            raise
-        self._unread.pop(hash(key), None)
-        return entry
+        return await self._look_up(key, Access.READ)
 
     async def get_late(self, key: str) -> Entry | None:
         """See PatientStore."""
-        if hash(key) not in self._unread:
-            return None
-        # Several requests can fail to read one key. Each of them may read it late.
         return await self._look_up(key, Access.LATE)
 
     async def _look_up(self, key: str, access: Access) -> Entry | None:
