@@ -163,6 +163,27 @@ def request(port: int, method: str, path: str, content: Any = None) -> Any:
         connection.close()
 
 
+# --- The dashboard ------------------------------------------------------------------------------------------------
+
+
+@needs("promtool", "prometheus")
+def test_prometheus_parses_each_query_of_the_dashboard(tmp_path: Path) -> None:
+    panels = json.loads((ROOT / "config/grafana/doi-proxy.json").read_text(encoding="utf-8"))["panels"]
+    queries = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    # Grafana replaces these before it sends a query.
+    filled = [query.replace("$instance", ".*").replace("$__rate_interval", "5m") for query in queries]
+    assert [query for query in filled if "$" in query] == []
+    checked = [{"record": f"dashboard:query_{number}", "expr": query} for number, query in enumerate(filled)]
+    assert checked
+    file = tmp_path / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": checked}]}), encoding="utf-8")
+    done = subprocess.run(
+        ["promtool", "check", "rules", file], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(checked)} rules found" in done.stdout
+
+
 # --- docker-compose.yml -------------------------------------------------------------------------------------------
 
 
