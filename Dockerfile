@@ -4,9 +4,11 @@
 #   podman build --format docker -t doi-proxy .     (an image in OCI format has no HEALTHCHECK)
 #   docker run --read-only --tmpfs /tmp --stop-timeout 30 -p 8000:8000 -v doi-proxy:/var/lib/doi-proxy doi-proxy
 #
-# The base image has an exact version. docker-compose.yml says how to pin its digest.
+# The base image has an exact version. docker-compose.yml says how to pin its digest. --build-arg BASE=IMAGE names another one,
+# such as that of a mirror: an image of Debian with Python 3.11 or later.
 
-FROM docker.io/library/python:3.11.14-slim-bookworm AS install
+ARG BASE=docker.io/library/python:3.11.14-slim-bookworm
+FROM ${BASE} AS install
 ENV PIP_QUIET=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements requirements
@@ -27,10 +29,10 @@ RUN echo "$VERSION" >app/doi_proxy/system/built_version.txt \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-compile --no-deps --no-index --find-links /opt/wheels doi-proxy \
  && find /opt/doi-proxy/bin -type f ! -name doi-proxy -delete
 # Bytecode that Python uses without a look at the source: a build with --timestamp changes the times of all sources.
-# The order of a constant set depends on the hash seed.
-RUN PYTHONHASHSEED=0 /opt/doi-proxy/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/doi-proxy/lib
+# The order of a constant set depends on the hash seed. -f: pip imported some packages, and wrote bytecode that is looked up.
+RUN PYTHONHASHSEED=0 /opt/doi-proxy/bin/python -m compileall -f -q -j 0 --invalidation-mode unchecked-hash /opt/doi-proxy/lib
 
-FROM docker.io/library/python:3.11.14-slim-bookworm
+FROM ${BASE}
 ARG VERSION=1.0.0.dev
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="doi-proxy" \
@@ -38,6 +40,8 @@ LABEL org.opencontainers.image.title="doi-proxy" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
+# The day that useradd writes into /etc/shadow, in seconds since 1970 (default: today).
+ARG SOURCE_DATE_EPOCH
 RUN groupadd --gid 10001 doi-proxy \
  && useradd --uid 10001 --gid doi-proxy --no-create-home --no-log-init --home-dir /var/lib/doi-proxy --shell /usr/sbin/nologin doi-proxy \
  && install -d -o doi-proxy -g doi-proxy -m 0750 /var/lib/doi-proxy \

@@ -171,7 +171,8 @@ deb: setup
 release: setup
 	@[ -n '$(VERSION)' ] || { echo 'make release VERSION=1.0.0: which version?' >&2; exit 2; }
 	@$(USE_PIP_INDEX); $(BIN)/python -m tools.release '$(VERSION)' --nightly '$(NIGHTLY)' --maintainer '$(MAINTAINER)' \
-		--homepage '$(HOMEPAGE)' --minisign-key '$(MINISIGN_KEY)' --deb-python '$(DEB_PYTHON)'
+		--homepage '$(HOMEPAGE)' --minisign-key '$(MINISIGN_KEY)' --deb-python '$(DEB_PYTHON)' \
+		--image-base '$(IMAGE_BASE)'
 
 lint: setup
 	$(call step,lint,$(BIN)/ruff check --quiet --output-format concise .)

@@ -1,7 +1,8 @@
-"""The image: buildah builds the Dockerfile, on a base made of Debian packages, and runs its process.
+"""The image of a release: its process serves with a read-only root, as the image's user and as another one.
 
-Shown: both stages build; the process of the image runs as its user, answers from its volume after a restart, and ends
-at SIGTERM; the command of HEALTHCHECK notices both. Not shown: the published base image, a read-only root file system.
+It is the archive that `make release` built of this commit, or one that is built here on a base of Debian packages.
+Shown: both stages build; the process answers from its volume after a restart, and ends at SIGTERM; the command of
+HEALTHCHECK notices both. Not shown: the published base image, a container engine.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -25,78 +25,58 @@ import pytest
 from doi_proxy.system.version import VERSION
 from tests.cluster.processes import Process
 from tests.ports import free_port
-from tests.test_packaging import ROOT
+from tests.test_packaging import ROOT, all_of, stages
+from tools.changes import run_git
+from tools.release.base import PROGRAMS, make_base
+from tools.release.image import Buildah, BuildahFailed, fetch_base, write_image
 
 pytestmark = [pytest.mark.repository, pytest.mark.nightly, pytest.mark.process]
 
-BASE: Final = (ROOT / "Dockerfile").read_text("utf-8").partition("FROM ")[2].split()[0]
-PACKAGES: Final = "python3,python3-venv,python3-pip,ca-certificates"
-CERTIFICATES: Final = "/etc/ssl/certs"
 STATE: Final = "/var/lib/doi-proxy"
-#: For one command, in seconds; the build takes 35 to 50 s on two idle cores.
+#: For one command, in seconds.
 DEADLINE: Final = 600
 
 
-class Buildah:
-    """buildah with a storage of its own, and without a container runtime."""
-
-    def __init__(self, folder: Path) -> None:
-        self._command = ["buildah", "--root", str(folder / "storage"), "--runroot", str(folder / "run")]
-
-    def command(self, name: str, *words: str) -> list[str]:
-        isolation = ["--isolation", "chroot", "--network", "host"] if name in ("build", "run") else []
-        return [*self._command, name, *isolation, *words]
-
-    def __call__(self, name: str, *words: str, may_fail: bool = False) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            self.command(name, *words), capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=ROOT
-        )
-        assert may_fail or done.returncode == 0, f"buildah {name}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-        return done
-
-    def work_in(self, image: str) -> str:
-        """A new container of an image: its name."""
-        return self("from", "--pull-never", image).stdout.strip()
-
-
 @pytest.fixture(scope="module")
-def buildah(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buildah]:
-    """buildah with the base image, under the name that the Dockerfile uses."""
-    missing = [package for package in ("buildah", "mmdebstrap") if shutil.which(package) is None]
-    if missing or os.geteuid() != 0:
-        pytest.skip(f"the image is not built: needs root and the Debian packages buildah and mmdebstrap ({missing})")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folder with the file system of the image, and its configuration."""
+    if os.geteuid() != 0 or (missing := [program for program in PROGRAMS if shutil.which(program) is None]):
+        pytest.skip(f"there is no image: needs root and the Debian packages {' and '.join(PROGRAMS)} ({missing})")
     folder = tmp_path_factory.mktemp("image")
+    buildah = Buildah(folder)
     try:
-        yield make_base(folder)
+        image = find_released(buildah) or build(buildah, folder)
+        container = buildah("from", "--pull-never", image)
+        yield (
+            Path(buildah("mount", container)),
+            json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"],
+        )
+        buildah("umount", container)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def make_base(folder: Path) -> Buildah:
-    """Make the base image. Skips the tests where this machine cannot fetch its packages or run a container."""
-    tree = folder / "base.tar"
-    command = ["mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(tree)]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
-    if made.returncode != 0:
-        pytest.skip(f"the image is not built: mmdebstrap cannot make a base: {made.stderr[-300:]}")
-    buildah = Buildah(folder)
-    base = buildah.work_in("scratch")
-    buildah("add", "--quiet", base, str(tree), "/")
-    tree.unlink()
-    tried = buildah("run", base, "--", "/usr/bin/python3", "--version", may_fail=True)
-    if tried.returncode != 0:
-        pytest.skip(f"the image is not built: containers cannot run on this machine: {tried.stderr[-300:]}")
-    buildah("commit", "--quiet", "--rm", base, BASE)
-    return buildah
+def find_released(buildah: Buildah) -> str | None:
+    """The image in dist/, if it was built of this commit: its ID."""
+    if run_git("status", "--porcelain").strip():
+        return None
+    for archive in (ROOT / "dist").glob("*-image.tar"):
+        image = buildah("pull", "--quiet", f"oci-archive:{archive}")
+        labels = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]["Labels"]
+        if labels["org.opencontainers.image.revision"] == run_git("rev-parse", "HEAD").strip():
+            return image
+    return None
 
 
-@pytest.fixture(scope="module")
-def image(buildah: Buildah) -> str:
-    """The image of the Dockerfile."""
-    name = f"localhost/doi-proxy:{VERSION}"
-    mounts = ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
-    buildah("build", "--pull-never", "--format", "docker", *mounts, "--tag", name, ".")
-    return name
+def build(buildah: Buildah, folder: Path) -> str:
+    """Build the image of this checkout: its ID. Skips the tests where the packages of its base cannot be fetched."""
+    base = folder / "base.tar"
+    try:
+        make_base(base)
+    except (subprocess.CalledProcessError, BuildahFailed) as error:
+        pytest.skip(f"the base of the image cannot be made: {error}")
+    write_image(buildah, ROOT, fetch_base(buildah, f"oci-archive:{base}"), {"VERSION": VERSION}, 1, folder / "layout")
+    return buildah("images", "--quiet", "doi-proxy")
 
 
 @contextmanager
@@ -114,28 +94,33 @@ def stand_in(folder: Path) -> Iterator[str]:
 
 
 class Container:
-    """The image's process, in a container whose volume is a folder of this machine."""
+    """The image's process: a read-only root, /tmp in memory, and a folder of this machine as its volume."""
 
-    def __init__(self, buildah: Buildah, image: str, volume: Path, upstream: str) -> None:
-        facts = json.loads(buildah("inspect", "--type", "image", image).stdout)["Docker"]["config"]
-        self.port, self._volume, self._buildah = free_port(), volume, buildah
-        self._facts: dict[str, Any] = facts
+    def __init__(self, root: Path, config: dict[str, Any], volume: Path, upstream: str, user: str) -> None:
+        self.port = free_port()
         settings = {"PORT": self.port, "UPSTREAM_URL": upstream, "WORKERS": 2}
-        environment = [word for key, value in settings.items() for word in ("--env", f"DOI_PROXY_{key}={value}")]
-        self._words = ["--volume", f"{volume}:{STATE}", *environment, buildah.work_in(image), "--"]
-        # The process number is that of this machine: chroot isolation has no namespace for them.
-        start = f'echo $$ >{STATE}/pid; exec "$@"'
-        serve = [*facts["Entrypoint"], facts["Cmd"][0], "--host", "127.0.0.1"]
-        self._process = subprocess.Popen(buildah.command("run", *self._words, "sh", "-c", start, "sh", *serve))
+        self._environment = dict(word.split("=", 1) for word in config["Env"])
+        self._environment |= {f"DOI_PROXY_{name}": str(value) for name, value in settings.items()}
+        # What an engine does, in a namespace of mounts. The script becomes the program: it gets the signal.
+        mounts = (
+            f"mount --bind {root} {root}; mount --bind {volume} {root}{STATE}; mount -t tmpfs tmpfs {root}/tmp;"
+            f"mount --rbind /proc {root}/proc; mount --rbind /dev {root}/dev; mount -o remount,bind,ro {root};"
+            f'cd /; exec chroot --userspec={user} {root} "$@"'
+        )
+        self._start = ["unshare", "--mount", "sh", "-e", "-c", mounts, "sh"]
+        command = [*self._start, *config["Entrypoint"], config["Cmd"][0], "--host", "127.0.0.1"]
+        self._process = subprocess.Popen(command, env=self._environment)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return self._buildah("run", *self._words, *words, may_fail=True)
+        command = [*self._start, *words]
+        return subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
 
     def check_health(self) -> int:
         """The exit status of the command of HEALTHCHECK."""
-        kind, *command = self._facts["Healthcheck"]["Test"]
-        assert kind == "CMD"
-        return self.run(*command).returncode
+        (check,) = all_of(stages()[-1], "HEALTHCHECK")
+        return self.run(*json.loads(check.partition(" CMD ")[2])).returncode
 
     def wait(self) -> None:
         """Wait at most 20 s until the program is ready."""
@@ -159,7 +144,7 @@ class Container:
 
     def stop(self) -> int:
         """The exit status after SIGTERM."""
-        os.kill(int((self._volume / "pid").read_text()), signal.SIGTERM)
+        self._process.terminate()
         return self._process.wait(timeout=60)
 
 
@@ -168,33 +153,29 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-@pytest.fixture
-def volume(tmp_path: Path) -> Path:
-    """A folder of the image's user, as an engine makes of the declared volume."""
-    place = tmp_path / "volume"
-    place.mkdir(mode=0o750)
-    os.chown(place, 10001, 10001)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    return place
-
-
+# The user of the image, and one that an engine was told to use (`--user`).
+@pytest.mark.parametrize("user", ["10001:10001", "20002:20002"])
 def test_the_process_of_the_image_answers_and_keeps_its_cache_over_a_restart(
-    buildah: Buildah, image: str, volume: Path, tmp_path: Path
+    root: tuple[Path, dict[str, Any]], user: str, tmp_path: Path
 ) -> None:
+    place, config = root
+    assert config["User"] == "10001:10001"
+    volume = tmp_path / "volume"
+    volume.mkdir(mode=0o750)
+    os.chown(volume, *map(int, user.split(":")))
     with stand_in(tmp_path) as upstream:
-        first = Container(buildah, image, volume, upstream)
+        first = Container(place, config, volume, upstream, user)
         first.wait()
         assert first.get("/10.1000/182") == (302, "https://example.org/182")
         assert first.check_health() == 0
         assert first.run("doi-proxy", "cache", "show").stdout.startswith('{"entries": 1,')
         assert "There are" in first.run("doi-proxy", "check").stdout
-        assert first.run("id", "-u").stdout == "10001\n"
-        assert first.run("touch", "/opt/doi-proxy/x").returncode == 1
+        assert first.run("id", "-u").stdout == f"{user.partition(':')[0]}\n"
+        assert "Read-only file system" in first.run("touch", "/opt/doi-proxy/x").stderr
         assert first.run("/opt/doi-proxy/bin/python", "-m", "pip", "--version").returncode == 1
         assert first.stop() == 0
         assert first.check_health() == 1
-    second = Container(buildah, image, volume, upstream)
+    second = Container(place, config, volume, upstream, user)
     second.wait()
     assert second.get("/10.1000/182") == (302, "https://example.org/182")
     assert second.get("/10.1000/183")[0] == 502

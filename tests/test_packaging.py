@@ -54,7 +54,8 @@ def stages() -> list[list[Instruction]]:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
     found: list[list[Instruction]] = []
-    for line in filter(str.strip, text.splitlines()):
+    # Before the first one, there is only the name of the base image.
+    for line in filter(str.strip, text[text.index("\nFROM ") :].splitlines()):
         word, _, rest = line.partition(" ")
         if word == "FROM":
             found.append([])

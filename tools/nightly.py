@@ -77,7 +77,6 @@ PARTS: Final[dict[str, Part]] = {
         ("tests/clients", "tests/features/openapi/clients"),
     ),
     "hostile": Part(300, ("app/doi_proxy/server/*",), ("tests/hostile", "tests/test_regular_expressions.py")),
-    "image": Part(240, ("Dockerfile", ".dockerignore", *_PACKAGING), ("tests/test_image.py",)),
     "kubernetes": Part(60, ("config/kubernetes/*",), ("tests/test_kubernetes.py",)),
     "debian": Part(
         400,
@@ -93,9 +92,11 @@ PARTS: Final[dict[str, Part]] = {
     # A candidate of the version line: its artefacts are built twice and compared.
     "release": Part(
         240,
-        ("tools/release/*", "Makefile", "docs/conf.py", *_PACKAGING),
+        ("tools/release/*", "Makefile", "Dockerfile", "docs/conf.py", *_PACKAGING),
         command=("make", "release", f"VERSION={VERSION.removesuffix('.dev')}rc1", "NIGHTLY=skip", "ARGS="),
     ),
+    # The image in dist/, if there is one.
+    "image": Part(240, ("Dockerfile", ".dockerignore", *_PACKAGING), ("tests/test_image.py",)),
     "tutorial": Part(120, ("docs/tutorial.md",), ("tests/test_tutorial.py",)),
     "benchmarks": Part(240, ("bench/*",), ("bench/tests",)),
     # The tests with the marker `nightly` that no part above has.

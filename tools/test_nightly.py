@@ -17,8 +17,8 @@ pytestmark = pytest.mark.repository
 @table(
     ("path", "parts"),
     [
-        ("packaging/debian/build.sh", ["image", "debian", "release"]),
-        ("pyproject.toml", ["image", "debian", "release"]),
+        ("packaging/debian/build.sh", ["debian", "release", "image"]),
+        ("pyproject.toml", ["debian", "release", "image"]),
         ("app/doi_proxy/features/valkey/node.py", ["clusters", "stores"]),
         ("tests/cluster/conftest.py", ["clusters"]),
         ("docs/tutorial.md", ["tutorial"]),

@@ -18,8 +18,8 @@ from typing import Any, Final
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _TOOLS: Final = _ROOT / "build/audit/bin"
 #: dev.lock has the packages of runtime.lock and build.lock too.
-_LOCKS: Final = ("dev.lock", "clients.lock", "openapi.lock", "audit.lock", "uv.lock")
-_ENVIRONMENTS: Final = (".venv", "build/clients", "build/openapi", "build/audit")
+_LOCKS: Final = ("dev.lock", "clients.lock", "openapi.lock", "helm.lock", "audit.lock", "uv.lock")
+_ENVIRONMENTS: Final = (".venv", "build/clients", "build/openapi", "build/helm", "build/audit")
 #: Seconds for one lock, whose packages are looked up one after the other.
 _TIMEOUT: Final = 120.0
 #: Licences that the program may depend on, by words of their names. Each permits use beside Apache-2.0.

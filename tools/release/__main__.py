@@ -48,7 +48,7 @@ def main() -> int:
     for reason in night:
         print(f"release: NIGHTLY=skip, although {reason}")
     began = time.monotonic()
-    release = read_commit(options.version, options.maintainer, options.homepage, options.deb_python)
+    release = read_commit(options.version, options.maintainer, options.homepage, options.deb_python, options.image_base)
     builds = []
     with tempfile.TemporaryDirectory(prefix="doi-proxy-release-") as name:
         for number in ("first", "second"):
@@ -82,6 +82,7 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--homepage", default="")
     parser.add_argument("--minisign-key", type=lambda name: Path(name).absolute() if name else None)
     parser.add_argument("--deb-python", type=Path, default=Path("/usr/bin/python3"))
+    parser.add_argument("--image-base", default="")
     return parser.parse_args()
 
 

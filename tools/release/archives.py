@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import tarfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from email.utils import formatdate
 from pathlib import Path
 from subprocess import run
@@ -16,16 +16,20 @@ from typing import Final
 _SUITE: Final = "stable"
 
 
-def write_tar(folder: Path, output: Path, moment: int) -> None:
-    """All files below a folder as a .tar.gz: sorted, without an owner, with one time in seconds since 1970."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
-            entry = tarfile.TarInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}")
+def write_tar(folder: Path, output: Path, moment: int, top: str) -> None:
+    """All files below a folder as a tar file: sorted, without an owner, with one time in seconds since 1970.
+
+    A name ending in .gz compresses it. `top` goes before each name.
+    """
+    with ExitStack() as stack:
+        file = stack.enter_context(output.open("wb"))
+        packed = stack.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)) if output.suffix == ".gz" else file
+        archive = stack.enter_context(tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT))
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            entry = tarfile.TarInfo(f"{top}{path.relative_to(folder).as_posix()}")
             entry.size, entry.mtime, entry.mode = path.stat().st_size, moment, 0o644
             with path.open("rb") as content:
                 archive.addfile(entry, content)
-    output.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
 
 
 def write_repository(package: Path, fields: str, folder: Path, moment: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Final
 from doi_proxy.system.version import BUILT
 from tools.changes import ROOT, run_git
 from tools.release.archives import read_fields, write_repository, write_tar
+from tools.release.image import Buildah, BuildahFailed, fetch_base, read_base, write_archive, write_image
 from tools.release.packages import read_packages, write_licences, write_list
 
 _UV: Final = ROOT / ".tools/bin/uv"
@@ -35,6 +35,8 @@ class Release:
     homepage: str
     #: The python3 of the Debian release that runs the package.
     debian_python: Path
+    #: The base of the image, as `buildah pull` takes it. Empty: the one that the Dockerfile names.
+    image_base: str = ""
 
 
 class NotBuilt(Exception):
@@ -114,14 +116,14 @@ def _build_manual(release: Release, source: Path, work: Path, output: Path, run:
     for path in [*manual.rglob(".buildinfo*"), *manual.rglob("objects.inv")]:
         path.unlink()
     shutil.copy(source / "LICENSE", manual)
-    write_tar(manual, output / f"{manual.name}.tar.gz", release.moment)
+    write_tar(manual, output / f"{manual.name}.tar.gz", release.moment, f"{manual.name}/")
 
 
 def _build_shell_files(release: Release, source: Path, work: Path, output: Path, run: Run) -> None:
     files = work / f"doi-proxy-{release.version}-man-and-completion"
     files.mkdir()
     run(sys.executable, source / "packaging/built_files.py", files, release.version)
-    write_tar(files, output / f"{files.name}.tar.gz", release.moment)
+    write_tar(files, output / f"{files.name}.tar.gz", release.moment, f"{files.name}/")
 
 
 def _build_lists(release: Release, source: Path, _: Path, output: Path, __: Run) -> None:
@@ -132,17 +134,17 @@ def _build_lists(release: Release, source: Path, _: Path, output: Path, __: Run)
     (output / f"doi-proxy-{release.version}-licences.txt").write_text(write_licences(packages), encoding="utf-8")
 
 
-def _build_image(release: Release, source: Path, work: Path, output: Path, run: Run) -> None:
+def _build_image(release: Release, source: Path, work: Path, output: Path, _: Run) -> None:
     if shutil.which("buildah") is None:
         raise NotBuilt("no image: there is no buildah")
-    base = re.findall(r"^FROM (\S+)", (source / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)[0]
-    buildah = ["buildah", "--root", str(work / "images"), "--runroot", str(work / "running")]
-    if subprocess.run([*buildah, "pull", "--quiet", base], capture_output=True, check=False).returncode:
-        raise NotBuilt(f"no image: {base} cannot be fetched")
-    versions = ("--build-arg", f"VERSION={release.version}", "--build-arg", f"REVISION={release.commit}")
-    run(*buildah, "build", "--quiet", "--timestamp", str(release.moment), *versions, "--tag", "doi-proxy", source)
-    archive = output / f"doi-proxy-{release.version}-image.tar"
-    run(*buildah, "push", "--quiet", "doi-proxy", f"oci-archive:{archive}:doi-proxy:{release.version}")
+    buildah, layout = Buildah(work / "image"), work / "layout"
+    try:
+        base = fetch_base(buildah, release.image_base or read_base(source))
+    except BuildahFailed as error:
+        raise NotBuilt(f"no image: its base cannot be used (IMAGE_BASE names another one): {error}") from error
+    arguments = {"VERSION": release.version, "REVISION": release.commit}
+    write_image(buildah, source, base, arguments, release.moment, layout)
+    write_archive(layout, output / f"doi-proxy-{release.version}-image.tar", release.moment)
 
 
 STEPS: Final[tuple[Step, ...]] = (
@@ -155,7 +157,7 @@ STEPS: Final[tuple[Step, ...]] = (
 )
 
 
-def read_commit(version: str, maintainer: str, homepage: str, debian_python: Path) -> Release:
+def read_commit(version: str, maintainer: str, homepage: str, debian_python: Path, image_base: str = "") -> Release:
     """The release of the commit that is checked out."""
     commit, moment = run_git("log", "-1", "--format=%H %ct").split()
-    return Release(version, commit, int(moment), maintainer, homepage, debian_python)
+    return Release(version, commit, int(moment), maintainer, homepage, debian_python, image_base)

@@ -84,7 +84,7 @@ def test_an_archive_depends_on_the_content_alone(tmp_path: Path) -> None:
         for name in ("b/c.txt", "a.txt") if number == 1 else ("a.txt", "b/c.txt"):
             (folder / name).write_text(name)
         (folder / "a.txt").chmod(0o600 if number == 1 else 0o644)
-        write_tar(folder, tmp_path / f"{number}.tar.gz", MOMENT)
+        write_tar(folder, tmp_path / f"{number}.tar.gz", MOMENT, "manual/")
     assert (tmp_path / "1.tar.gz").read_bytes() == (tmp_path / "2.tar.gz").read_bytes()
     with tarfile.open(tmp_path / "1.tar.gz") as archive:
         assert archive.getnames() == ["manual/a.txt", "manual/b/c.txt"]
