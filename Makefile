@@ -110,6 +110,12 @@ build/openapi/.locked: requirements/openapi.lock .tools/.locked
 	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/openapi/bin/python --require-hashes requirements/openapi.lock
 	@touch $@
 
+# Helm's engine, for the test of the chart: 250 MB.
+build/helm/.locked: requirements/helm.lock .tools/.locked
+	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" build/helm
+	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/helm/bin/python --require-hashes requirements/helm.lock
+	@touch $@
+
 # What `make audit` runs.
 build/audit/.locked: requirements/audit.lock .tools/.locked
 	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" build/audit
@@ -216,6 +222,7 @@ lock: .tools/.locked
 	$(COMPILE) --overrides tests/clients/overrides.txt --output-file requirements/clients.lock \
 		tests/clients/requirements.in; \
 	$(COMPILE) --output-file requirements/openapi.lock tests/features/openapi/clients/requirements.in; \
+	$(COMPILE) --output-file requirements/helm.lock tests/helm/requirements.in; \
 	$(COMPILE) --output-file requirements/audit.lock tools/audit/requirements.in; \
 	$(COMPILE) --group dev --all-extras --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 

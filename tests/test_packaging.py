@@ -327,6 +327,13 @@ def test_a_container_has_the_time_to_end() -> None:
 def test_the_version_is_the_same_wherever_it_stands() -> None:
     assert {all_of(stage, "ARG")[0] for stage in stages()} == {f"VERSION={VERSION}"}
     assert [one["image"] for one in proxies()] == [f"doi-proxy:{VERSION}"] * 2
+    chart, kustomization = (
+        yaml.safe_load((ROOT / "config" / name).read_text(encoding="utf-8"))
+        for name in ("helm/doi-proxy/Chart.yaml", "kubernetes/kustomization.yaml")
+    )
+    # That of the chart itself is a version of SemVer, which has no 1.0.0.dev.
+    assert (chart["appVersion"], chart["version"]) == (VERSION, VERSION.removesuffix(".dev"))
+    assert [image["newTag"] for image in kustomization["images"]] == [VERSION]
 
 
 @pytest.mark.parametrize("lock", ["uv", "build", "runtime", "dev"])

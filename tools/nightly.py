@@ -77,7 +77,11 @@ PARTS: Final[dict[str, Part]] = {
         ("tests/clients", "tests/features/openapi/clients"),
     ),
     "hostile": Part(300, ("app/doi_proxy/server/*",), ("tests/hostile", "tests/test_regular_expressions.py")),
-    "kubernetes": Part(60, ("config/kubernetes/*",), ("tests/test_kubernetes.py",)),
+    "kubernetes": Part(
+        90,
+        ("config/kubernetes/*", "config/helm/*", "requirements/helm.lock"),
+        ("tests/test_kubernetes.py", "tests/helm"),
+    ),
     "debian": Part(
         400,
         ("docs/operations.md", "config/systemd/*", "config/ansible/*", "config/apparmor/*", *_PACKAGING),
