@@ -8,6 +8,7 @@ query of the first waits, uses at most its share of the places, and leaves peopl
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ SLOW_PREFIX_SECONDS: Final = 600.0
 SHARE: Final = "share"
 #: The Retry-After of a refusal if nothing more exact is known, in seconds.
 USUAL_RETRY: Final = 1.0
-#: The share of slow queries among those in flight from which the upstream is slow, not the places too few. Where every
-#: query takes twice SLOW_AFTER, half of them are slow at any time.
+#: The share of slow queries from which the upstream is slow, not the places too few: among those in flight and as many
+#: that ended last. Those in flight do not suffice: where clients wait, a slow query gives its place to a new one.
 _SLOW_SHARE: Final = 0.5
 #: Seconds between two looks for a slow query.
 _SHORTEST_WAIT: Final = 0.001
@@ -125,6 +126,8 @@ class Budget:
     ) -> None:
         lines = MAX_WAITING, limits.most_of_client
         self._people, self._others = QueryClass(lines), QueryClass(lines)
+        #: For each of the queries that ended last, whether it was slow.
+        self._ended_slow: deque[bool] = deque()
         self._set_places(limits)
         #: The hashes of the prefixes whose last query was slow.
         self._slow_prefixes: TTLCache[int, bool] = TTLCache(MAX_SLOW_PREFIXES, SLOW_PREFIX_SECONDS, clock)
@@ -143,6 +146,7 @@ class Budget:
         #: Tokens a second, of all processes together.
         self.rate = limits.rate
         places, reserved = limits.max_concurrency, limits.reserved_for_people
+        self._ended_slow = deque(self._ended_slow, maxlen=places)
         self._people.set_limits(places, leaving=0.0)
         self._others.set_limits(max(1, int(places * (1.0 - reserved))), leaving=reserved * limits.burst)
 
@@ -230,7 +234,8 @@ class Budget:
                 raise errors.UpstreamTimeout(_GAVE_WAY) from None
             raise
         finally:
-            if self._is_slow(place):
+            self._ended_slow.append(self._is_slow(place))
+            if self._ended_slow[-1]:
                 self._remember_slow(prefix)
             self._leave(owner, place)
 
@@ -325,7 +330,8 @@ class Budget:
             queue = self._people.quick if self._people.quick.lines.queries else self._people.slow
         if not queue.lacks_place:
             return errors.BudgetSpent(retry_after=max(USUAL_RETRY, queue.token_in))
-        if queue.is_slow or self.slow_in_flight >= _SLOW_SHARE * self.in_flight:
+        slow, queries = self.slow_in_flight + sum(self._ended_slow), self.in_flight + len(self._ended_slow)
+        if queue.is_slow or slow >= _SLOW_SHARE * queries:
             # A query that has just been sent takes as long as the others have.
             return errors.UpstreamSlow(retry_after=max(USUAL_RETRY, self.longest_in_flight))
         return errors.PlacesFull(retry_after=USUAL_RETRY)
