@@ -442,10 +442,47 @@ async def test_a_pause_and_a_spent_budget_are_two_lines_each(parts: Parts, caplo
     await parts.ask("10.1234/known")
     assert [line.partition(":")[0] for line in caplog.messages] == [
         "upstream 1 gets no queries for 20 s",
-        "upstream 1 gets queries again after 20 s",
         "queries about new names are refused",
         "queries about new names are sent again after 100 s",
+        "upstream 1 gets queries again after 120 s",
     ]
+
+
+async def test_pauses_that_follow_each_other_are_one_incident(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "doi_proxy.upstream")
+    parts.upstream.fault(EVERY_NAME, "status", status=429, retry_after=20, count=3)
+    for _ in range(3):
+        await parts.fail("10.1234/a")
+        parts.clock.advance(20)
+        await parts.fail("10.1234/a")  # the bucket starts empty
+        parts.clock.advance(1 / RATE)
+    await parts.ask("10.1234/known")
+    assert [line.partition(":")[0] for line in caplog.messages if "queries about" not in line] == [
+        "upstream 1 gets no queries for 20 s",
+        "upstream 1 gets queries again after 360 s",
+    ]
+    (incident,) = parts.guard.log.pauses.read()
+    assert (incident.cause.token, incident.cause.sign, incident.ended) == ("upstream-refused", "429", parts.clock())
+
+
+@pytest.mark.parametrize(("kind", "name"), [("status", EVERY_NAME), ("garbage", "10.1234/known")])
+async def test_a_pause_ends_with_another_failure(parts: Parts, kind: str, name: str) -> None:
+    parts.upstream.fault(EVERY_NAME, "status", status=429, retry_after=20, count=1)
+    await parts.fail("10.1234/a")
+    parts.clock.advance(20)
+    await parts.fail("10.1234/a")  # the bucket starts empty
+    parts.clock.advance(1 / RATE)
+    assert parts.guard.log.pauses.under_way is not None
+    parts.upstream.fault(name, kind, status=503)
+    await parts.fail("10.1234/known")
+    assert parts.guard.log.pauses.under_way is None
+
+
+async def test_an_answer_to_an_earlier_query_does_not_end_a_pause(parts: Parts) -> None:
+    parts.upstream.fault(EVERY_NAME, "status", status=429, retry_after=20, count=1)
+    await parts.fail("10.1234/a")
+    parts.guard.record_answer(parts.clock())
+    assert parts.guard.log.pauses.under_way is not None
 
 
 def test_what_was_not_asked_is_among_the_outcomes() -> None:

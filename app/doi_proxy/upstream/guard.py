@@ -121,6 +121,8 @@ class Guard:
         #: When the upstream answered last, or failed last; and when it answered last.
         self.result_at, self._answered_at = 0.0, -inf
         self._is_controlling = False
+        #: Whether the last query met a pause.
+        self._is_paused = False
 
     @property
     def state(self) -> UpstreamState:
@@ -204,13 +206,14 @@ class Guard:
 
     async def _refuse(self) -> None:
         refusal = self.refusal
-        if self.log.pauses.under_way is not None and (refusal is None or refusal.by != "pause"):
-            self.log.pause_end()
+        is_paused = refusal is not None and refusal.by == "pause"
+        was_paused, self._is_paused = self._is_paused, is_paused
+        if was_paused and not is_paused:
             # The bucket starts empty: an upstream that was just overloaded must not get a burst.
             await self.budget.start_empty()
         if refusal is None:
             return
-        if refusal.by == "pause":
+        if is_paused:
             error = errors.UpstreamPaused(retry_after=refusal.seconds)
             self.log.pause(refusal.seconds, error)
             raise error
@@ -254,6 +257,7 @@ class Guard:
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()
+        self._end_pause()
         if self.log.awaits_answer:
             self.log.answer()
 
@@ -265,6 +269,7 @@ class Guard:
             self.budget.log.refusal(error, error.detail)
             return
         if error.concerns_name:
+            self._end_pause()
             self.log.unreadable(name, error)
             if self.breaker.suspect(name):
                 await self._send_control_query()
@@ -272,6 +277,7 @@ class Guard:
             # An upstream that says when to come back is obeyed. The breaker is not needed.
             await self._begin_pause(error.retry_after, error)
         else:
+            self._end_pause()
             is_timeout = isinstance(error, errors.UpstreamTimeout)
             in_doubt = self.breaker.record_failure(name, self._clock(), is_timeout=is_timeout)
             self._log_failure(error)
@@ -282,7 +288,16 @@ class Guard:
 
     async def _begin_pause(self, seconds: float, error: errors.CouldNotVerify) -> None:
         error.retry_after = await self.pause.begin(self._clock(), seconds)
+        self._is_paused = True
         self.log.pause(error.retry_after, error)
+
+    def _end_pause(self) -> None:
+        """A query was answered or failed. If it was sent after the pause, the pause is over.
+
+        Its time alone does not end it: an upstream that requests the next pause at once would be two lines each time.
+        """
+        if self.log.pauses.under_way is not None and self._clock() >= self.pause.until:
+            self.log.pause_end()
 
     async def _send_control_query(self) -> None:
         """Find out whether the upstream fails or only names. One control query at a time, if the budget has a token."""
