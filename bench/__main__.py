@@ -42,7 +42,6 @@ _PARTS: Final = {
     "bundle": ("bench.bundle", "bundle"),
     "batch": ("bench.batch", "batch"),
     "failover": ("bench.failover", "failover"),
-    "soak": ("bench.soak", "soak"),
     "scale": ("bench.scale", "scale"),
     "spike": ("bench.spike", "spike"),
     "connections": ("bench.connections", "connections"),
@@ -129,7 +128,6 @@ def _plan(chosen: argparse.Namespace, work: Path) -> Plan:
     return Plan(
         seconds=chosen.seconds,
         rounds=chosen.rounds,
-        soak_seconds=chosen.soak_seconds,
         names=tuple(names),
         names_from="generated" if chosen.names is None else "from a list of real ones",
         folder=work,
@@ -155,7 +153,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds of each load in each round (default 1)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each load (default {ROUNDS})")
-    parser.add_argument("--soak-seconds", type=float, default=120.0, help="seconds of the soak (default 120)")
     parser.add_argument(
         "--batch-sizes",
         type=int,

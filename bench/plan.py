@@ -39,7 +39,6 @@ class Plan:
 
     seconds: float
     rounds: int
-    soak_seconds: float
     names: tuple[str, ...]
     names_from: str
     folder: Path

@@ -12,13 +12,13 @@ from typing import Final
 
 import uvloop
 
+from bench.connection import Connection
 from bench.contestants import proxy_command, proxy_environment
 from bench.names import HOT, path_of, zipf
 from bench.plan import Plan
 from bench.records import LONG_TTL, answer_of, entry_of, values_of
 from bench.servers import Server, get, served
 from bench.simulation import Shares, SimulatedProxy, Sizes, simulate
-from bench.soak import Connection
 from bench.stand_in import StandIn, response
 from bench.tools import NotMeasured
 from doi_names.name import fold

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import uvloop
 
+from bench.connection import Connection
 from bench.contestants import proxy_command
 from bench.findings import Section, Table
 from bench.large_import import import_tables, write_tables
@@ -26,7 +27,6 @@ from bench.plan import Plan
 from bench.registry_names import RegistryNames, url_of
 from bench.scale import RESOLUTIONS_A_SECOND, SPIKE
 from bench.servers import Server, served
-from bench.soak import Connection
 from bench.tools import NotMeasured, need
 
 #: Requests a second, and seconds. The spike of 2025-10-12 "lasted for only seconds".

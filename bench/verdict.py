@@ -1,4 +1,4 @@
-"""Whether an answer of the soak is right, and whether the proxy stayed within the budget."""
+"""Whether an answer of the day is right, and whether the proxy stayed within the budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from doi_names.name import fold
 
 #: One of this many names is not registered.
 _ONE_UNKNOWN_IN = 20
-#: The TTLs of records, in seconds. Some end within a soak, most do not.
+#: The TTLs of records, in seconds. Some end within an incident, most do not.
 _TTLS = (5, 20, 60, 172_800, 172_800)
 
 
@@ -78,11 +78,3 @@ def worst_burst(arrivals: Iterable[float], rate: float) -> float:
         worst = max(worst, owed)
         last = arrival
     return worst
-
-
-def most_in_a_second(arrivals: Iterable[float]) -> int:
-    """The most arrivals within one second of the clock."""
-    counts: dict[int, int] = {}
-    for arrival in arrivals:
-        counts[int(arrival)] = counts.get(int(arrival), 0) + 1
-    return max(counts.values(), default=0)

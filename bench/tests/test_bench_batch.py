@@ -35,7 +35,7 @@ def test_whether_a_name_is_unknown_does_not_depend_on_its_spelling() -> None:
 
 
 def test_a_small_run_finds_every_row_and_one_query_for_each_name(tmp_path: Path) -> None:
-    plan = Plan(0.1, 1, 0, tuple(synthetic(200)), "generated", tmp_path, Cores((), ()), batch_sizes=(200,))
+    plan = Plan(0.1, 1, tuple(synthetic(200)), "generated", tmp_path, Cores((), ()), batch_sizes=(200,))
     (section,) = batch(plan)
     rows, redirects = (table.rows for table in section.tables)
     assert [row[-1] for row in rows] == ["right", "right"]

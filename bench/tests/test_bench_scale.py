@@ -31,7 +31,7 @@ COSTS = Costs(memory=0.001, store=0.002, upstream=0.004, resident=2**26)
 
 
 def plan(folder: Path, names: int) -> Plan:
-    return Plan(0.1, 1, 0, tuple(synthetic(names)), "generated", folder, Cores((), ()), batch_sizes=(200,))
+    return Plan(0.1, 1, tuple(synthetic(names)), "generated", folder, Cores((), ()), batch_sizes=(200,))
 
 
 def test_a_billion_resolutions_a_month_are_some_hundreds_a_second() -> None:

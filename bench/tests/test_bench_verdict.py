@@ -1,11 +1,11 @@
-"""The verdicts of the soak."""
+"""The verdicts of the day."""
 
 from __future__ import annotations
 
 import pytest
 
 from bench.records import answer_of, target_of
-from bench.verdict import Answer, Verdict, is_registered, judge, most_in_a_second, worst_burst
+from bench.verdict import Answer, Verdict, is_registered, judge, worst_burst
 
 pytestmark = pytest.mark.repository
 
@@ -48,8 +48,3 @@ def test_an_answer_is_judged_by_what_the_upstream_knows(name: str, answer: Answe
 )
 def test_the_worst_burst_is_what_a_bucket_would_have_needed(arrivals: list[float], rate: float, burst: float) -> None:
     assert worst_burst(arrivals, rate) == burst
-
-
-def test_the_most_in_a_second_is_counted_by_the_clock() -> None:
-    assert most_in_a_second([0.9, 1.0, 1.1, 1.9, 2.0]) == 3
-    assert most_in_a_second([]) == 0
