@@ -50,6 +50,11 @@ _EARLY_TOKENS: Final = RATE * 0.1 + 1e-3
 _ROUNDING: Final = 1e-6
 #: Seconds of a lease.
 LEASE: Final = 1.5
+#: Seconds by which the clock of the store's server is set back at least, when its announcements begin anew: a minute,
+#: in one step or in two (docs/valkey.md, "The budget").
+_BEGINS_ANEW: Final = 30.0
+#: Seconds in which every worker reads the announcements.
+_ANNOUNCED: Final = 2.0
 #: Seconds after which an answer is in the file of the store.
 WRITE_SECONDS: Final = 2.0
 #: Seconds between an upstream's word and the time that the program notes for it.
@@ -204,6 +209,8 @@ class Judge:
     _unleased_until: float = -inf
     #: The virtual time at which the clock was set back.
     _set_back_at: float = -inf
+    #: What was answered until this virtual time can be in no worker's memory: the announcements began anew.
+    _dropped_until: float = -inf
     #: The virtual time at which the store lost its data.
     _lost_at: float = -inf
     #: The seconds between the virtual time and the time of the day, and since when.
@@ -297,7 +304,10 @@ class Judge:
 
     def begin_outage(self, *, is_silent: bool = False) -> None:
         """The store fails from now on. A silent one cannot be read either."""
-        self.unwritten_since = self.world.loop.time() - WRITE_SECONDS
+        now = self.world.loop.time()
+        self.unwritten_since = now - WRITE_SECONDS
+        if now < self._dropped_until:
+            self._dropped_until = inf
         if is_silent:
             self._silent_until = inf
 
@@ -309,6 +319,7 @@ class Judge:
         # The queries that began meanwhile have leases of their processes (docs/caching.md).
         self._unleased_until = max(self._unleased_until, now + DEADLINE)
         self._silent_until = min(self._silent_until, now)
+        self._dropped_until = min(self._dropped_until, now + _ANNOUNCED)
 
     def lose_store(self) -> None:
         """The store has lost its data, and with it the leases. What a worker answered before is in its memory alone."""
@@ -331,6 +342,8 @@ class Judge:
         """The clock of the store's server was set: it can end leases, and fill the bucket (docs/valkey.md)."""
         now = self.world.loop.time()
         self.causes.doubt()
+        if by <= -_BEGINS_ANEW:
+            self._dropped_until = inf if self.unwritten_since < inf else now + _ANNOUNCED
         if abs(by) > LEASE / 3:  # it was renewed a third of it ago at most
             self._unleased_until = max(self._unleased_until, now + DEADLINE)
         self._tokens = min(BURST, self._tokens + max(0.0, by) * RATE)
@@ -411,7 +424,8 @@ class Judge:
         began = self.world.loop.time() - reply.seconds
         if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and 0.0 < known.known_at < began - _ROUNDING):
             return
-        invariant, is_apart = ANSWERED_AGAIN, self._worker[key] != request.client % self.workers
+        is_apart = self._worker[key] != request.client % self.workers or known.known_at <= self._dropped_until
+        invariant = ANSWERED_AGAIN
         if not is_apart:
             if known.since <= self._lost_at:
                 invariant = LOST
