@@ -22,7 +22,7 @@ from doi_proxy.cache.purges import PURGE_MEMORY
 from doi_proxy.cache.store import SharedStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
+from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, drop_gains, take_token
 from doi_proxy.store.stored_entry import pack
 from doi_proxy.upstream.budget import LocalBucket
 from tests.cache.entries import NOW, entry, known, missing, proven, verified
@@ -431,10 +431,12 @@ async def test_a_lease_without_an_end_or_with_a_late_one_is_nobodys(row: Row) ->
 
 # --- Token buckets ---------------------------------------------------------------------------------------------------
 
-#: What a caller does with a bucket: take (tokens to leave, and tokens to take if not one), back off, or wait.
+#: What a caller does with a bucket: take (tokens to leave, and tokens to take if not one), take first (as a new process
+#: does), back off, or wait.
 Script = list[tuple[Any, ...]]
 TAKE: Final = ("take", 0.0)
 TAKE_ALL: Final = [TAKE] * 6
+FIRST: Final = ("first", 0.0)
 SCRIPTS: Final[dict[str, Script]] = {
     "full, and gains its rate": [*TAKE_ALL, ("wait", 250), *TAKE_ALL, ("wait", MAX_IDLE - 100), *TAKE_ALL],
     "leaves tokens": [("take", 3.0)] * 3 + TAKE_ALL,
@@ -446,6 +448,10 @@ SCRIPTS: Final[dict[str, Script]] = {
     "the longer back-off": [("back off", 1_000), ("back off", 5), TAKE],
     "the longest back-off": [("back off", 1e13), TAKE, ("wait", MAX_BACK_OFF), TAKE],
     "a clock set back": [*TAKE_ALL, ("wait", -TWO_DAYS), TAKE, ("wait", 130), *TAKE_ALL],
+    "gains nothing before a first take": [*TAKE_ALL, ("wait", 250), FIRST, TAKE, ("wait", 130), *TAKE_ALL],
+    "has what it had at a first take": [TAKE, ("wait", 30), FIRST, ("wait", 30), FIRST, *TAKE_ALL],
+    "first takes around a back-off": [("back off", 30), FIRST, ("wait", 60), FIRST, ("wait", 230), *TAKE_ALL],
+    "a first take after a clock set back": [*TAKE_ALL, ("wait", -TWO_DAYS), FIRST, ("wait", 130), *TAKE_ALL],
     "a back-off before a clock set back": [("back off", 1_000), ("wait", -TWO_DAYS), TAKE],
 }
 
@@ -471,8 +477,8 @@ class SharedBucket:
     stores: Sequence[SharedStore]
     dice: random.Random
 
-    async def take(self, leaving: float, count: int = 1) -> float:
-        return await self.dice.choice(self.stores).take(self.name, RATE, BURST, leaving, count)
+    async def take(self, leaving: float, count: int = 1, *, is_first: bool = False) -> float:
+        return await self.dice.choice(self.stores).take(self.name, RATE, BURST, leaving, count, is_first=is_first)
 
     async def back_off(self, seconds: float) -> None:
         await self.dice.choice(self.stores).back_off(self.name, seconds)
@@ -485,6 +491,11 @@ async def run_script(script: Script, bucket: SharedBucket | LocalBucket, advance
         if action == "take":
             model, expected = take_token(model, now, RATE, BURST, number, *more)
             wait = await bucket.take(number, *more)
+            assert (wait == 0.0, wait) == (expected == 0.0, about(expected))
+        elif action == "first":
+            assert isinstance(bucket, SharedBucket)
+            model, expected = take_token(drop_gains(model, now), now, RATE, BURST, number)
+            wait = await bucket.take(number, is_first=True)
             assert (wait == 0.0, wait) == (expected == 0.0, about(expected))
         elif action == "back off":
             model = back_off(model, now, number)
@@ -505,7 +516,7 @@ async def test_a_bucket_answers_as_the_arithmetic_does(row: Row) -> None:
 async def test_the_bucket_of_one_process_answers_as_the_arithmetic_does(clock: Clock) -> None:
     for script in ALL_SCRIPTS:
         # It gives one token at a time.
-        if all(len(step) == 2 for step in script):
+        if all(len(step) == 2 and step != FIRST for step in script):
             await run_script(script, LocalBucket(RATE, BURST, clock), clock.advance)
 
 

@@ -411,10 +411,12 @@ class UnsteadyStore(MemoryStore):
 
     fails = False
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+    async def take(
+        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
+    ) -> float:
         if self.fails:
             raise StoreError
-        return await super().take(bucket, rate, burst, leaving, count)
+        return await super().take(bucket, rate, burst, leaving, count, is_first=is_first)
 
 
 class RecordingObserver:
@@ -584,6 +586,24 @@ async def test_an_outage_after_a_token_of_the_store_begins_and_ends_without_toke
         # Those that the store gained were for the one that this process spent by itself.
         assert await cache.take("upstream", 8, 8, processes=4) == 0.125
         clock.advance(60.0)
+
+
+async def test_tokens_of_a_process_that_ended_while_the_store_failed_are_not_given_again(clock: Clock) -> None:
+    store = UnsteadyStore(1_000, clock=clock, timer=clock)
+    first = tier(store, clock)
+    for _ in range(8):
+        assert await first.take("upstream", 8, 8) == 0.0
+    store.fails = True
+    assert await first.take("upstream", 8, 8) == 0.125
+    clock.advance(1.0)
+    for _ in range(8):
+        assert await first.take("upstream", 8, 8) == 0.0
+    store.fails = False
+    # The store has gained as many tokens as the first process spent by itself.
+    second = tier(store, clock)
+    assert await second.take("upstream", 8, 8) == 0.125
+    clock.advance(0.5)
+    assert [await second.take("upstream", 8, 8) for _ in range(5)] == [0.0] * 4 + [0.125]
 
 
 async def test_an_outage_in_which_no_token_was_spent_costs_none(clock: Clock) -> None:

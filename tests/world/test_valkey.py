@@ -109,8 +109,10 @@ def draw_words(dice: random.Random, cursors: list[Cursor]) -> Words:
         lambda: run(scripts.LEASE, [lease], owner, milliseconds),
         lambda: run(scripts.RENEW, [lease], owner, milliseconds),
         lambda: run(scripts.RELEASE, [lease], owner),
-        lambda: run(scripts.TAKE, [bucket], dice.choice((0.0, RATE)), 5.0, dice.choice((0.0, 2.0, 9.0)), 1, 0),
-        lambda: run(scripts.TAKE, [bucket], RATE, 5.0, 0.0, dice.choice((1, 3)), int(dice.random() < 0.2)),
+        lambda: run(scripts.TAKE, [bucket], dice.choice((0.0, RATE)), 5.0, dice.choice((0.0, 2.0, 9.0)), 1, 0, 0),
+        lambda: run(
+            scripts.TAKE, [bucket], RATE, 5.0, 0.0, dice.choice((1, 3)), int(dice.random() < 0.2), dice.choice((0, 1))
+        ),
         lambda: run(scripts.BACK_OFF, [bucket], dice.choice((0.0, 300.0, 1e6))),
         lambda: ["GET", dice.choice((f"entry:{name}", lease, "purges"))],
         lambda: ["MGET", f"entry:{name}", lease, "purges"],

@@ -226,6 +226,8 @@ def take(keys: Keys, names: Sequence[bytes], arguments: Sequence[bytes]) -> Repl
         tokens = 0.0
     if bucket.blocked_until > bucket.at or settles_until > bucket.at:
         tokens, filled_until = 0.0, max(bucket.blocked_until, settles_until)
+    if arguments[5] == b"1":
+        filled_until = max(filled_until, bucket.now)
     tokens = min(burst, tokens + max(0.0, bucket.now - filled_until) * rate)
     missing, wait, blocked_for = count + max(0.0, min(leaving, burst - count)) - tokens, 0.0, bucket.blocked_for
     if missing <= ROUNDING:

@@ -47,11 +47,17 @@ class Coordination(Protocol):
     async def release(self, key: str, owner: str) -> None:
         """Release a lease, if `owner` has it. The entry that was put under it is visible to the next owner."""
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+    async def take(
+        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
+    ) -> float:
         """Take `count` tokens and return 0.0, or take none and return the seconds until there will be as many.
 
         The bucket holds at most `burst` tokens, starts full and gains `rate` tokens a second. Tokens are taken only if
         `leaving` tokens remain, which are reserved for other callers. `count` is at most `burst`.
+
+        The take `is_first` if the process has taken none from this bucket before. Another process may have ended while
+        the store failed, and what it took by itself is unknown. So the bucket gains nothing for the time since the last
+        take by any process.
         """
 
     async def back_off(self, bucket: str, seconds: float) -> None:

@@ -117,6 +117,8 @@ class FallbackStore:
         self._own_buckets: set[str] = set()
         #: Those of them that have given a token since.
         self._spent_buckets: set[str] = set()
+        #: The buckets of which this process has taken tokens from the store.
+        self._known_buckets: set[str] = set()
         self.counters = TierCounters()
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
@@ -172,7 +174,9 @@ class FallbackStore:
             # The store has gained tokens for the time in which this process spent its own.
             await store.back_off(bucket, 0.0)
             self._spent_buckets.discard(bucket)
-        return await store.take(bucket, rate, burst, leaving, count)
+        wait = await store.take(bucket, rate, burst, leaving, count, is_first=bucket not in self._known_buckets)
+        self._known_buckets.add(bucket)
+        return wait
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """Stop all processes from taking a token for `seconds`; if the store fails, only this process."""

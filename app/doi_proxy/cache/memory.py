@@ -17,7 +17,7 @@ from doi_proxy.cache.doorkeeper import Doorkeeper
 from doi_proxy.cache.entry import Entry, bound_times, loses_proof
 from doi_proxy.cache.purges import EVERYTHING, NOT_FOUND, Purges, has_many_keys
 from doi_proxy.cache.store import StoreStats
-from doi_proxy.rationing.token_bucket import Bucket, back_off, take_token
+from doi_proxy.rationing.token_bucket import Bucket, back_off, drop_gains, take_token
 from handle_protocol.answer import ResponseCode
 
 #: Bytes of one table, at most. CPython builds a table anew now and then: 4 ms at 12,500 entries, 75 ms at 400,000.
@@ -255,9 +255,13 @@ class MemoryStore:
         if self._leases.get(key, (None, 0.0))[0] == owner:
             del self._leases[key]
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+    async def take(
+        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
+    ) -> float:
         """See Store."""
-        self._buckets[bucket], wait = take_token(self._buckets.get(bucket), self._timer(), rate, burst, leaving, count)
+        known, now = self._buckets.get(bucket), self._timer()
+        known = drop_gains(known, now) if is_first else known
+        self._buckets[bucket], wait = take_token(known, now, rate, burst, leaving, count)
         return wait
 
     async def back_off(self, bucket: str, seconds: float) -> None:

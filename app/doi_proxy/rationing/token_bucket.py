@@ -62,6 +62,13 @@ def take_token(
     return Bucket(tokens, now, now + blocked_for), wait
 
 
+def drop_gains(bucket: Bucket | None, now: float) -> Bucket | None:
+    """The bucket as the last call left it, without what it gained since."""
+    if bucket is None or now <= bucket.at:
+        return bucket
+    return Bucket(bucket.tokens if bucket.blocked_until <= bucket.at else 0.0, now, bucket.blocked_until)
+
+
 def back_off(bucket: Bucket | None, now: float, seconds: float) -> Bucket:
     """Empty the bucket for `seconds`, then let it fill again. A longer back-off under way is not shortened."""
     left = _back_off_left(bucket, now) if bucket else 0.0

@@ -14,7 +14,7 @@ from typing import Final
 
 from doi_proxy.cache.coordination import MAX_IDLE
 from doi_proxy.features.sqlite.file import is_damage
-from doi_proxy.rationing.token_bucket import Bucket, back_off, take_token
+from doi_proxy.rationing.token_bucket import Bucket, back_off, drop_gains, take_token
 from doi_proxy.system.files import create_beside
 
 #: Seconds that a worker waits for the transaction of another worker, which takes microseconds.
@@ -90,6 +90,13 @@ class CoordinationFile:
             bucket, wait = take_token(self._read(name), clock(), rate, burst, leaving, count)
             self._write(name, bucket)
         return wait
+
+    def drop_gains(self, name: str, clock: Callable[[], float]) -> None:
+        """Credit the bucket with nothing for the time since the last call."""
+        with _Transaction(self._connection):
+            bucket = drop_gains(self._read(name), clock())
+            if bucket is not None:
+                self._write(name, bucket)
 
     def back_off(self, name: str, clock: Callable[[], float], seconds: float) -> None:
         """Empty the bucket for `seconds`, then let it fill again."""

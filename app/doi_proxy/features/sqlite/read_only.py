@@ -79,7 +79,9 @@ class ReadOnlySqliteStore:
     async def release(self, key: str, owner: str) -> None:
         """Do nothing."""
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+    async def take(
+        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
+    ) -> float:
         """Raises StoreError."""
         raise self._refusal()
 

@@ -205,9 +205,13 @@ class SqliteStore:
             with self._use_coordination():
                 self._coordination.release(key, owner, self.timer())
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+    async def take(
+        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
+    ) -> float:
         """See Store."""
         with self._use_coordination():
+            if is_first:
+                self._coordination.drop_gains(bucket, self.timer)
             return self._coordination.take(bucket, self.timer, rate, burst, leaving, count)
 
     async def back_off(self, bucket: str, seconds: float) -> None:

@@ -215,8 +215,9 @@ local function write(tokens, blocked_for)
 end
 """
 
-#: KEYS[1] is the bucket. ARGV are rate, burst, leaving, count, and 1 for a caller that is back from an outage. Takes
-#: `count` tokens and returns 0. If there are fewer, returns the seconds until there are enough, as text.
+#: KEYS[1] is the bucket. ARGV are rate, burst, leaving, count, 1 for a caller that is back from an outage, and 1 for
+#: the first take of a process. Takes `count` tokens and returns 0. If there are fewer, returns the seconds until there
+#: are enough, as text.
 #:
 #: A failover can lose the newest writes and a restart all of them. Meanwhile, each process spends its part of the
 #: tokens by itself. So the bucket is empty until `settles_until` if this server has not looked at it before (`server`),
@@ -238,6 +239,7 @@ local rate, burst, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4
 local tokens, filled_until = tonumber(held[1]) or burst, at
 if not (tokens >= 0) then tokens = 0 end
 if blocked_until > at or settles_until > at then tokens, filled_until = 0, math.max(blocked_until, settles_until) end
+if ARGV[6] == '1' then filled_until = math.max(filled_until, now) end
 tokens = math.min(burst, tokens + math.max(0, now - filled_until) * rate)
 local missing = count + math.max(0, math.min(tonumber(ARGV[3]), burst - count)) - tokens
 local wait = 0

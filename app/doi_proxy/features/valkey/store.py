@@ -171,13 +171,14 @@ class ValkeyStore:
         partition = self._layout.find(key)
         await call(self._servers, partition.slot, _RELEASE.work([partition.lease(key)], [owner]), Access.ONCE)
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+    async def take(
+        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
+    ) -> float:
         """See Store, and TAKE. The server's clock counts the seconds."""
         partition = self._layout.find(bucket)
         first, last = self._failures.get(bucket, (inf, -inf))
-        take = _TAKE.work(
-            [partition.bucket(bucket)], [rate, burst, leaving, count, int(last - first >= _OUTAGE)], _read_wait
-        )
+        arguments = [rate, burst, leaving, count, int(last - first >= _OUTAGE), int(is_first)]
+        take = _TAKE.work([partition.bucket(bucket)], arguments, _read_wait)
         try:
             wait = await call(self._servers, partition.slot, take, Access.ONCE)
         except StoreError:
