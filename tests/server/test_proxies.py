@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from doi_proxy.server.proxies import forwarded_client, forwarded_scope, trusted_hosts
+from doi_proxy.server.proxies import forwarded_scope, read_client, trusted_hosts
 
 pytestmark = pytest.mark.anyio
 
@@ -25,13 +25,14 @@ def test_every_form_is_read_as_the_middleware_reads_it(trusted: str, value: str)
     app = ProxyHeadersMiddleware(application, trusted)
     app.trusted_hosts = trusted_hosts(tuple(trusted.split(",")))
     expected = app.trusted_hosts.get_trusted_client_address(value)
-    assert forwarded_client(app, "127.0.0.1", value.encode()) == (expected if expected[0] else None)
+    assert read_client(app.trusted_hosts, value.encode())[0] == expected[0]
 
 
 def test_an_untrusted_peer_names_nobody() -> None:
     app = ProxyHeadersMiddleware(application, "127.0.0.1")
     app.trusted_hosts = trusted_hosts(("127.0.0.1",))
-    assert forwarded_client(app, "203.0.113.5", b"198.51.100.7") is None
+    scope = {"client": ("203.0.113.5", 1), "headers": [(b"x-forwarded-for", b"198.51.100.7")]}
+    assert forwarded_scope(app, scope)["client"] == ("203.0.113.5", 1)
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "203.0.113.5"])

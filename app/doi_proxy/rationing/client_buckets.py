@@ -10,7 +10,7 @@ from typing import Final
 
 from doi_proxy.errors import Quota, TooManyRequests
 from doi_proxy.rationing.accounts import find_accounts, find_width
-from doi_proxy.rationing.token_bucket import Bucket, count_tokens, take_token
+from doi_proxy.rationing.token_bucket import ROUNDING, Bucket, count_tokens, take_token
 
 #: Accounts whose buckets are remembered. One that is forgotten has a full bucket again.
 MAX_ACCOUNTS: Final = 20_000
@@ -72,10 +72,9 @@ class ClientBuckets:
     def take_or_wait(self, accounts: tuple[Account, ...]) -> float:
         """Take a token of each account of a client. Returns 0.0, or the seconds until all have one; none is taken."""
         now = self._clock()
-        taken = [take_token(account.bucket, now, account.rate, account.burst) for account in accounts]
-        for _, wait in taken:
-            if wait:
-                return max(wait for _, wait in taken)
-        for account, (bucket, _) in zip(accounts, taken, strict=True):
-            account.bucket = bucket
+        left = [count_tokens(account.bucket, now, account.rate, account.burst) - 1 for account in accounts]
+        if min(left) < -ROUNDING:
+            return max([take_token(account.bucket, now, account.rate, account.burst)[1] for account in accounts])
+        for account, tokens in zip(accounts, left, strict=True):
+            account.bucket = Bucket(tokens, now)
         return 0.0

@@ -319,12 +319,9 @@ class PreparedAnswers:
             return reply, forwarded_for, None
         target = request[start : (end := request.find(_VERSION))]
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
-        is_name = (
-            target.startswith(self._usual_path) and b"?" not in target and plain_head.ORIGIN_FORM.fullmatch(target)
-        )
-        if not (usual or rare or is_name) or len(request) > MAX_REQUEST_BYTES:
+        if not (usual or rare or self._is_name(target)) or len(request) > MAX_REQUEST_BYTES:
             return _NOTHING
-        head, languages = request[end + len(_VERSION) :], tuple(self._pages.languages)
+        head, languages = request[end + len(_VERSION) :], self._pages.languages
         known = self._heads.get(lines := (hash(self._secret + head), languages))
         is_kept = known is not None or not plain_head.is_private(head)
         read = plain_head.select_head(head, languages) if known is None else known[0]
@@ -342,6 +339,11 @@ class PreparedAnswers:
             return _NOTHING  # the full path refuses and counts the request
         made = self._make(target, selected)
         return _NOTHING if made is None else (made[0], client, made[1])
+
+    def _is_name(self, target: bytes) -> bool:
+        """Whether a target is the path of a name without a query, as every parser reads it."""
+        is_usual = target.startswith(self._usual_path) and b"?" not in target
+        return is_usual and plain_head.ORIGIN_FORM.fullmatch(target) is not None
 
     def _choose(
         self,

@@ -47,8 +47,8 @@ class ServerProtocol(HttpToolsProtocol):
 
     # uvicorn has 28 attributes. With more than 30 in one dictionary, its keys are not shared, and each look-up is slow.
     __slots__ = (
-        "_application _base _connections _dates _ended _eof _forwarded _is_advancing _is_last _is_new _is_scheduled "
-        "_prepared _reason _refusal _stream _unsent _unsent_since body_since since"
+        "_application _base _connections _dates _ended _eof _is_advancing _is_last _is_new _is_scheduled "
+        "_prepared _reason _refusal _stream _trusted _unsent _unsent_since body_since since"
     ).split()
 
     def __init__(self, *args: Any, client: tuple[str, int] | None = None, **options: Any) -> None:
@@ -76,8 +76,8 @@ class ServerProtocol(HttpToolsProtocol):
         #: Written bytes that were unsent at the last sweep, and the last time their number fell.
         self._unsent, self._unsent_since = 0, 0.0
         self._dates: tuple[Any, bytes] = (None, b"")
-        #: The last X-Forwarded-For, the proxies that were trusted then, and the client that it named.
-        self._forwarded: tuple[bytes, object, str] = (b"", None, "")
+        #: The trusted front proxies of the last request with X-Forwarded-For, and whether the peer was one of them.
+        self._trusted: tuple[object, bool] = (None, False)
 
     # --- The connection -----------------------------------------------------------------------------------------
 
@@ -341,11 +341,10 @@ class ServerProtocol(HttpToolsProtocol):
         peer = self.client[0] if self.client else ""
         if forwarded_for is None:
             return peer
-        trusted = getattr(self.app, "trusted_hosts", None)  # a reload replaces it
-        if self._forwarded[0] != forwarded_for or self._forwarded[1] is not trusted:
-            client = proxies.forwarded_client(self.app, peer, forwarded_for)
-            self._forwarded = forwarded_for, trusted, peer if client is None else client[0]
-        return self._forwarded[2]
+        hosts = getattr(self.app, "trusted_hosts", None)  # a reload replaces it
+        if self._trusted[0] is not hosts:
+            self._trusted = hosts, hosts is not None and peer in hosts
+        return proxies.read_client(hosts, forwarded_for)[0] or peer if self._trusted[1] else peer
 
     def _default_headers(self) -> bytes:
         headers = self.server_state.default_headers

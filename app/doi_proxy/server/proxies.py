@@ -52,14 +52,12 @@ def is_forwarded(fields: Container[bytes]) -> bool:
     return _FOR in fields or _PROTO in fields
 
 
-def forwarded_client(app: object, peer: str, forwarded_for: bytes) -> tuple[str, int] | None:
-    """The client that X-Forwarded-For names, None if `peer` is not a trusted proxy of `app`, or names none."""
-    if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
-        return None
+def read_client(hosts: Any, forwarded_for: bytes) -> tuple[str, int]:
+    """The client that X-Forwarded-For names, as address and port; "" without one. `hosts` are the trusted proxies."""
     if forwarded_for.replace(b".", b"").isdigit():
         return forwarded_for.decode("ascii"), 0  # one address of IPv4: as below, in half the time
-    client = app.trusted_hosts.get_trusted_client_address(forwarded_for.decode("latin-1"))
-    return client if client[0] else None
+    client: tuple[str, int] = hosts.get_trusted_client_address(forwarded_for.decode("latin-1"))
+    return client
 
 
 def unwrap(app: Any) -> Any:
@@ -76,8 +74,8 @@ def forwarded_scope(app: object, scope: MutableMapping[str, Any]) -> MutableMapp
     scope.setdefault(MARKS, set())
     scope = dict(scope)
     forwarded_for = [value for name, value in scope["headers"] if name == _FOR]
-    client = forwarded_client(app, peer, b", ".join(forwarded_for)) if forwarded_for else None
-    if client is not None:
+    client = read_client(app.trusted_hosts, b", ".join(forwarded_for)) if forwarded_for else ("", 0)
+    if client[0]:
         scope["client"] = client
     protos = [value for name, value in scope["headers"] if name == _PROTO]
     scheme = protos[-1].decode("latin-1").strip() if protos else ""
