@@ -32,7 +32,10 @@ MAX_AGENCY_NAMES: Final = 50
 CONNECT_TIMEOUT: Final = 3.0
 #: The largest upstream answer. The values of a record have at most 262,144 bytes of JSON in any case.
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-_REFUSALS: Final = (403, 429)
+#: Of the upstream (401, 403, 429), and of an egress proxy in front of it (407).
+_REFUSALS: Final = (401, 403, 407, 429)
+#: Of a login portal (RFC 6585, section 6).
+_LOGIN_REQUIRED: Final = 511
 _SERVER_ERRORS: Final = 500
 #: The status for a query of this resolver that arrived at the resolver itself.
 _LOOP_DETECTED: Final = 508
@@ -60,7 +63,7 @@ class _Reply:
 
     @property
     def is_refusal(self) -> bool:
-        return self.status in _REFUSALS or self.status >= _SERVER_ERRORS
+        return self.status in _REFUSALS or (self.status >= _SERVER_ERRORS and self.status != _LOGIN_REQUIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +278,8 @@ def _to_refusal(reply: _Reply) -> errors.UpstreamRefused:
 
 
 def _refuse_page(reply: _Reply) -> None:
-    """Raise PageAnswer for HTML."""
-    if reply.body.lstrip()[:1] == _TAG:
+    """Raise PageAnswer for HTML, and for the status that only a login portal sends."""
+    if reply.status == _LOGIN_REQUIRED or reply.body.lstrip()[:1] == _TAG:
         raise errors.PageAnswer(f"{errors.PageAnswer().message} The HTTP status was {reply.status}.")
 
 

@@ -7,8 +7,10 @@ from typing import Final
 from doi_proxy.errors import CouldNotVerify, UpstreamRefused
 
 CORRECT_ADDRESS: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
+_EGRESS_LOGIN: Final = "set the user and the password of the egress proxy in HTTPS_PROXY or HTTP_PROXY"
 #: Words in the messages of OpenSSL, the resolver of names and the kernel, and what to do. The first one counts.
 _REMEDIES: Final = (
+    ("proxy authentication required", _EGRESS_LOGIN),
     ("certificate has expired", "check the clock of this machine; otherwise the upstream must renew its certificate"),
     ("certificate is not yet valid", "check the clock of this machine"),
     ("certificate is not valid for", "correct the address of the upstream: its certificate is for another host"),
@@ -23,8 +25,10 @@ _REMEDIES: Final = (
 
 #: By the HTTP status of an upstream that refuses queries. Its operator knows this service by `upstream_contact`.
 _OF_STATUSES: Final = {
+    401: "correct the user and the password in upstream_url: the upstream requests them",
     403: "the upstream may block this address: set upstream_contact, and write to its operator (doi.org: the DOI "
     "Foundation) with the address of this machine, the time and the User-Agent",
+    407: _EGRESS_LOGIN,
     429: "lower upstream_rate, or agree with the operator of the upstream (doi.org: the DOI Foundation) on this rate",
 }
 _INTERCEPTED: Final = (

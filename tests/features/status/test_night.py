@@ -112,6 +112,22 @@ FAULTS: Final = (
         ("pause", "upstream-refused", "429"),
     ),
     Fault(
+        "upstream requests a password",
+        of_upstream("status", status=401),
+        r"upstream-refused: .*HTTP status 401; correct the user and the password in upstream_url",
+        _SINCE + r"queries are refused \(HTTP status 401\)",
+        _DOWN,
+        ("outage", "upstream-refused", "401"),
+    ),
+    Fault(
+        "portal by its own status",
+        of_upstream("status", status=511),
+        r"upstream-bad-answer: .*HTTP status was 511; open the address of the upstream from this",
+        _SINCE + r"the answers cannot be read \(a page of HTML, from a login portal\?\)\. ",
+        _DOWN,
+        ("outage", "upstream-bad-answer", "page"),
+    ),
+    Fault(
         "upstream hangs",
         of_upstream("hang"),
         r"are refused: upstream-slow: 16 of 16 .* for more than 1 s, .* no token is missing; wait, or find out what",
