@@ -113,6 +113,16 @@ def test_a_pause_is_an_event_with_its_cause() -> None:
         assert list_events(world, "pause") == [("upstream-refused", "429", True)]
 
 
+def test_the_sentence_has_the_cause_between_two_pauses_too() -> None:
+    with World(**SEEN) as world:
+        # Without Retry-After, the first pause lasts a second.
+        world.upstream.fault(EVERY_NAME, "status", status=429)
+        for number in range(4):
+            world.get(f"/10.5555/{number}")
+            world.sleep(0.8)
+            assert ": queries are refused (HTTP status 429). " in read(world)["summary"]["sentence"]
+
+
 def test_a_reload_that_failed_is_an_event_and_the_first_line_until_one_succeeds() -> None:
     with World(**SEEN) as world:
         world.get("/10.5555/before")

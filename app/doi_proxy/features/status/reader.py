@@ -158,26 +158,34 @@ class StatusReader:
         summary = self._summarize(readiness, status.history, workers=status.workers)
         return status.model_copy(update={"summary": summary})
 
-    def _find_cause(self) -> Cause:
-        """Why the last name got no answer from an upstream, as far as this worker knows."""
-        failures = [guard.log.last_failure for guard in self._core.upstream.guards.values()]
+    def _find_cause(self, *urls: str) -> Cause:
+        """Why the last name got no answer from an upstream, or from one of these, as far as this worker knows."""
+        guards = self._core.upstream.guards
+        failures = [guards[url].log.last_failure for url in urls or guards]
         now = time.monotonic()
         recent = [(at, cause) for at, cause in filter(None, failures) if now - at < RECENT * STEP]
         return max(recent, key=itemgetter(0), default=(now, Cause()))[1]
 
     def _name_upstreams(self, events: Sequence[Event]) -> Iterator[models.UpstreamName]:
-        """The upstreams, with the cause of the event that goes on about each."""
+        """The upstreams, with the cause of the event that goes on about each, or of the last failure."""
         defaults, kinds = self._context.settings.upstream_url, {"outage": "failing", "pause": "backing-off"}
-        under_way = {(kinds.get(event.kind), event.detail): event for event in events if event.until is None}
+        under_way = {
+            (kinds.get(event.kind), event.detail): Cause(event.cause, event.sign)
+            for event in events
+            if event.until is None
+        }
         for url, (state, since) in self._upstreams.read().items():
-            event = under_way.get((state, name_upstream(url)))
+            cause = under_way.get((state, name_upstream(url)))
+            # Between two pauses, and before an outage is sure, no event goes on.
+            if cause is None and state in kinds.values():
+                cause = self._find_cause(url)
             yield models.UpstreamName(
                 name=name_upstream(url),
                 state=state,
                 down_since=None if since is None else int(since),
                 is_route=url not in defaults,
-                cause="" if event is None else event.cause,
-                sign="" if event is None else event.sign,
+                cause="" if cause is None else cause.token,
+                sign="" if cause is None else cause.sign,
             )
 
     def _collect(self) -> Totals:
