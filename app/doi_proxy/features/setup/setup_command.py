@@ -161,7 +161,7 @@ def _complete(name: str, answer: str) -> str:
     if name != "public_url" or not _HOST.fullmatch(answer):
         return answer
     meant = f"https://{answer}"
-    return meant if _read_line(f"Do you mean {meant}? y or n", "y").lower() == "y" else answer
+    return meant if _confirms(f"Do you mean {meant}?", "y") else answer
 
 
 def _check_store(context: CommandContext) -> None:
@@ -193,6 +193,10 @@ def _check_addresses(addresses: list[str]) -> None:
         require_networks(addresses)
     except ValueError as error:
         raise ConfigurationError(f"--shared-address: {error}") from error
+
+
+def _confirms(question: str, default: str) -> bool:
+    return (_read_line(f"{question} y or n", default) or default).lower() in ("y", "yes")
 
 
 def _read_line(question: str, default: str) -> str:
@@ -268,9 +272,7 @@ def _write(planned: list[PlannedFile], *, is_sure: bool) -> list[PlannedFile]:
             written.append(planned_file)
         else:
             print("\n".join(planned_file.show_difference()))
-            if is_sure or (
-                sys.stdin.isatty() and _read_line(f"Replace {planned_file.path}? y or n", "n").lower() == "y"
-            ):
+            if is_sure or (sys.stdin.isatty() and _confirms(f"Replace {planned_file.path}?", "n")):
                 write_planned(planned_file)
                 print(f"replaced: {planned_file.path}; it is now {planned_file.path.name}.before")
                 written.append(planned_file)
