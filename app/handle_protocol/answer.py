@@ -13,6 +13,7 @@ import msgspec
 from doi_names.name import fold
 from handle_protocol.errors import InvalidRecord, ServerRefused
 from handle_protocol.record import parse_record
+from handle_protocol.value import escape_separators
 
 
 class ResponseCode(IntEnum):
@@ -80,7 +81,7 @@ def read_answer(body: bytes, name: str) -> Answer:
     if not bytes(wire.values):
         raise InvalidRecord("The answer has response code 1 (success) and no `values`.")
     # This removes insignificant white space. Numbers and escapes keep their spelling.
-    values = msgspec.json.format(bytes(wire.values), indent=-1)
+    values = escape_separators(msgspec.json.format(bytes(wire.values), indent=-1))
     return (
         Answer(ResponseCode.SUCCESS, values) if parse_record(values).values else Answer(ResponseCode.VALUES_NOT_FOUND)
     )

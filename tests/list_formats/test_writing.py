@@ -30,6 +30,12 @@ def test_rows_are_read_again_as_they_were(groups: list[list[dict[str, Any]]]) ->
     assert records == [list(FIELDS), ['a "b", c\n', "", "false", "é"], ["=1+1", "10.5555/a", "true", ""]]
 
 
+@pytest.mark.parametrize("writer", [JsonLinesWriter, JsonArrayWriter], ids=["NDJSON", "JSON"])
+def test_a_row_is_one_line_for_every_reader(writer: type[RowWriter]) -> None:
+    rows = [{"input": "a\x85b\u2028c\u2029d\x0be", "doi": None}]
+    assert [json.loads(line) for line in written(writer(), rows).splitlines() if line[:1] == "{"] == rows
+
+
 def test_no_rows_are_an_empty_list() -> None:
     assert written(JsonLinesWriter()) == ""
     assert json.loads(written(JsonArrayWriter())) == []

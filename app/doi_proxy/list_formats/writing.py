@@ -16,6 +16,8 @@ from doi_names.code_point import CodePoint
 
 #: The members of one row.
 Members = Mapping[str, Any]
+#: What some readers take for the end of a line, and its escape in JSON.
+_LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
 _CRLF: Final = "\r\n"
 #: Widths of the columns of a table, in characters. A column that is not named here has _USUAL_WIDTH.
 _WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5, "match": 9}
@@ -42,6 +44,19 @@ class RowWriter:
         raise NotImplementedError
 
 
+def escape_line_ends(line: bytes) -> bytes:
+    """JSON on one line for every reader: some end a line at U+0085, U+2028 and U+2029 too."""
+    if not line.isascii():
+        for raw, escaped in _LINE_ENDS:
+            line = line.replace(raw, escaped)
+    return line
+
+
+def to_json_line(members: Members) -> bytes:
+    """A JSON object on one line, without the end of the line."""
+    return escape_line_ends(msgspec.json.encode(members))
+
+
 class JsonLinesWriter(RowWriter):
     """One JSON object a line. An error is an object with the only member "error"."""
 
@@ -49,7 +64,7 @@ class JsonLinesWriter(RowWriter):
 
     def write(self, rows: Iterable[Members]) -> bytes:
         """See RowWriter."""
-        return b"".join([msgspec.json.encode(row) + b"\n" for row in rows])
+        return b"".join([to_json_line(row) + b"\n" for row in rows])
 
     def fail(self, status: int, detail: str) -> bytes:
         """See RowWriter."""
@@ -102,7 +117,7 @@ class JsonArrayWriter(RowWriter):
 
     def write(self, rows: Iterable[Members]) -> bytes:
         """See RowWriter."""
-        return b"".join([self._separator() + msgspec.json.encode(row) for row in rows])
+        return b"".join([self._separator() + to_json_line(row) for row in rows])
 
     def fail(self, status: int, detail: str) -> bytes:
         """See RowWriter."""

@@ -17,6 +17,7 @@ from doi_proxy.web.failure_headers import failure_headers, quota_headers
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT
 from doi_proxy.web.header import Header
 from doi_proxy.web.responses import Reply
+from handle_protocol.value import escape_separators
 
 #: RFC 9457, section 6.1.
 PROBLEM: Final[Header] = (b"content-type", b"application/problem+json")
@@ -114,7 +115,7 @@ def problem(
     kind = f"{base}{DOCUMENTATION_PATH}#{token}"
     body: dict[str, Any] = {"type": kind, "title": title, "status": status, "detail": detail}
     body |= {name: value for name, value in members.items() if value is not None}
-    return Reply(status, (PROBLEM, *headers), msgspec.json.encode(body), freshness)
+    return Reply(status, (PROBLEM, *headers), escape_separators(msgspec.json.encode(body)), freshness)
 
 
 def error_problem(

@@ -10,7 +10,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.lists.verdict import Verdict
-from doi_proxy.list_formats.writing import TableWriter
+from doi_proxy.list_formats.writing import TableWriter, escape_line_ends
 from doi_proxy.system.redaction import MAX_SHOWN
 
 #: Formats whose rows can be read again.
@@ -87,7 +87,8 @@ class RowsFile:
         if self._format == "csv":
             return TableWriter(self.fields).write([members])
         # msgspec refuses a lone surrogate, which json reads.
-        return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+        written = json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return escape_line_ends(written) + b"\n"
 
     def _json_rows(self) -> Iterator[WrittenRow]:
         while (line := self._file.readline(_MAX_ROW_BYTES)).endswith(b"\n"):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from doi_names.confusable import NameWarning
 from doi_names.parsing import ParsedText, parse
 from doi_names.suggestion import Reading, write_reading
 from doi_names.uri import to_uri, to_url
 from doi_proxy.list_formats.lines import Item, ListItem
-
-_LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
+from doi_proxy.list_formats.writing import to_json_line
 
 
 def parse_item(item: ListItem, own_hosts: frozenset[str]) -> ParsedText:
@@ -51,14 +48,9 @@ def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
 
 
 def write_line(parsed: ParsedText, base_url: str | None, item: Item | None = None) -> bytes:
-    """The JSON object about a text, on one line for every reader: some end a line at U+0085, U+2028 and U+2029 too.
+    """The JSON object about a text, on one line.
 
     `item` is an entry of a bibliography; its line and its key follow.
     """
     members = to_object(parsed, base_url)
-    line = msgspec.json.encode(members if item is None else members | {"line": item.line, "key": item.key})
-    if line.isascii():
-        return line
-    for raw, escaped in _LINE_ENDS:
-        line = line.replace(raw, escaped)
-    return line
+    return to_json_line(members if item is None else members | {"line": item.line, "key": item.key})
