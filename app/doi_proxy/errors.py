@@ -405,6 +405,10 @@ class StoreError(DoiProxyError):
         self.cause = cause
 
 
+class StoreSlow(StoreError):
+    """The store has not answered one command in time, and may answer the next."""
+
+
 class DamagedEntry(StoreError):
     """The store's entry for one name is damaged."""
 

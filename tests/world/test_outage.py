@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,31 @@ def test_a_store_that_hangs_with_the_upstream_delays_a_refusal_by_half_a_second(
         world.valkey.hang()
         refused = world.get(f"/{NAME}{query}")
         assert (refused.status, round(refused.seconds, 3)) == (504, REQUEST_SECONDS + LATE_SECONDS)
+
+
+def test_a_store_that_stands_still_for_a_moment_is_not_down() -> None:
+    """At any turn of a query: within 0.2 s, each command that may be sent twice is answered."""
+    with World(store_url=URL) as world:
+        for turns in range(40):
+            world.loop.interrupt(turns, partial(stand_still, world, 0.15))
+            assert world.get(f"/10.1000/{turns}").status == 404
+            world.sleep(1)
+        assert [line for line in world.log if "store" in line] == []
+
+
+def test_a_store_that_stands_still_for_longer_is_down_once() -> None:
+    with World(store_url=URL) as world:
+        for turns in range(40):
+            world.loop.interrupt(turns, partial(stand_still, world, 1.5))
+            assert world.get(f"/10.1000/{turns}").status == 404
+            world.sleep(10)
+        lines = [line.split(": ")[1].partition(" after")[0] for line in world.log if "store" in line]
+        assert lines == ["The store is down", "The store is up again"] * 40
+
+
+def stand_still(world: World, seconds: float) -> None:
+    world.valkey.hang()
+    world.loop.call_later(seconds, world.valkey.resume)
 
 
 def test_names_that_were_refused_are_verified_within_a_second_of_the_first_answer() -> None:

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeVar
 
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.store import SharedStore, StoreStats
-from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError
+from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError, StoreSlow
 from doi_proxy.system.incidents import Cause, Incidents
 
 log = logging.getLogger(__name__)
@@ -220,7 +220,8 @@ class FallbackStore:
     def _record_failure(self, operation: str, error: StoreError) -> None:
         self.counters.store_errors += 1
         # One damaged entry is not an outage. A write that fails because of it is lost, as any other is.
-        if operation != "get" or not isinstance(error, DamagedEntry):
+        is_damage = operation == "get" and isinstance(error, DamagedEntry)
+        if not (is_damage or isinstance(error, StoreSlow)):
             self._outage.record_failure(operation, error.message, error.cause)
         if self._observer is not None:
             self._observer(operation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -9,8 +10,9 @@ from typing import Any, Final
 
 import pytest
 from redis import Redis
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from doi_proxy.errors import StoreError
+from doi_proxy.errors import StoreError, StoreSlow
 from doi_proxy.features.valkey.node import PAUSE, Access, CommandPause, Node, Work, command
 from doi_proxy.features.valkey.servers import open_servers
 from doi_proxy.features.valkey.url import parse_store_url
@@ -95,6 +97,55 @@ async def test_a_timeout_of_work_that_is_done_once_is_no_outage(silent: Node) ->
     for _ in range(3):
         await fail(silent, Access.ONCE, "Timeout")
     assert not await refuses(silent)
+
+
+class Stub:
+    """A server that answers, or lets every command time out that was sent before `end`."""
+
+    def __init__(self) -> None:
+        self.is_silent = False
+        self.end = asyncio.Event()
+
+    async def execute_command(self, *words: str | bytes | float) -> Any:
+        if self.is_silent:
+            await self.end.wait()
+            raise RedisTimeoutError("Timeout")
+        return b"value"
+
+
+async def call_once(node: Node) -> type[Exception] | None:
+    try:
+        await node.call(WRITE, Access.ONCE)
+    except StoreError as error:
+        return type(error)
+    return None
+
+
+async def test_a_server_is_down_at_the_second_timeout_in_a_row(clock: Clock) -> None:
+    server = Stub()
+    node = Node("host:1", server, server, clock=clock)
+    server.end.set()
+    for _ in range(2):
+        server.is_silent = True
+        assert [await call_once(node) for _ in range(3)] == [StoreSlow, StoreError, StoreError]
+        server.is_silent = False
+        assert await call_once(node) is None
+
+
+async def test_commands_that_time_out_together_are_one_timeout(clock: Clock) -> None:
+    server = Stub()
+    node = Node("host:1", server, server, clock=clock)
+    server.is_silent = True
+    calls = [asyncio.create_task(call_once(node)) for _ in range(5)]
+    await asyncio.sleep(0)
+    server.end.set()
+    assert await asyncio.gather(*calls) == [StoreSlow] * 5
+    assert await call_once(node) is StoreError
+
+
+async def test_a_connection_that_is_refused_is_no_timeout(clock: Clock) -> None:
+    async with opened(free_port(), clock, 30.0) as node:
+        assert await call_once(node) is StoreError
 
 
 async def test_a_write_that_is_not_answered_keeps_writes_away_and_no_reads(silent: Node) -> None:

@@ -24,7 +24,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.errors import DamagedEntry, StoreError, StoreSlow
 from doi_proxy.features.valkey.clients import CONNECTIONS, ServerClient
 from doi_proxy.features.valkey.replies import interpret, read_anything
 
@@ -49,7 +49,7 @@ class Access(Enum):
     READ = "read"
     #: It may be done twice. A server that does not answer it may still answer reads.
     WRITE = "write"
-    #: It changes something, and is done once. A timeout can mean that this process was slow.
+    #: It changes something, and is done once. A timeout can mean that this process or the server was slow for a moment.
     ONCE = "once"
     #: Like READ, before a request is refused. It has a longer timeout, and is sent while other commands are refused.
     LATE = "late"
@@ -92,6 +92,10 @@ class Node:
 
     Afterwards it raises immediately for a while; see CommandPause. An error reply begins no pause, because a server
     that refuses one command answers others: if it is full, or has lost its replicas, it refuses writes alone.
+
+    A server is down at the second timeout in a row: at that of a command that was sent after another one was not
+    answered in time, and before any answer. Commands that were sent together can time out together. The first timeout
+    of work that is done once raises StoreSlow.
     """
 
     def __init__(self, name: str, usual: ServerClient, late: ServerClient, *, clock: Callable[[], float]) -> None:
@@ -106,6 +110,8 @@ class Node:
             Access.LATE: CommandPause(clock),
         }
         self.last_failure = self._last_cause = ""
+        #: Whether a command was not answered in time, and none was answered since.
+        self._is_in_doubt = False
         #: The clients of each kind of work, and the places on their connections: a caller with a place finds one free.
         places = usual, asyncio.Semaphore(CONNECTIONS)
         self._clients = dict.fromkeys(Access, places) | {Access.LATE: (late, asyncio.Semaphore(CONNECTIONS))}
@@ -138,20 +144,23 @@ class Node:
             # The server may have failed while this command waited for a slot.
             self._refuse_in_pause(pause)
             pause.enter()
+            was_in_doubt = self._is_in_doubt
             try:
                 yield
                 pause.end()
+                self._is_in_doubt = False
             except UnicodeEncodeError as error:
                 raise StoreError(f"The key cannot be stored: {error}.") from error
             # Catch everything: an exception missing from a hand-kept list would turn a miss into a failed request.
             except Exception as error:
                 self._note_failure(access, error)
-                raise self._failure(error) from error
+                is_first = access is Access.ONCE and self._is_in_doubt and not was_in_doubt
+                raise self._failure(error, StoreSlow if is_first else StoreError) from error
             finally:
                 pause.leave()
 
     def _note_failure(self, access: Access, error: Exception) -> None:
-        is_slow = isinstance(error, RedisTimeoutError)
+        is_slow = self._is_in_doubt = isinstance(error, RedisTimeoutError)
         if _is_reply(error):
             self._pauses[access].end()
             return
@@ -161,13 +170,13 @@ class Node:
         if access is not Access.ONCE:
             self._pauses[access].begin()
 
-    def _failure(self, error: Exception) -> StoreError:
+    def _failure(self, error: Exception, kind: type[StoreError] = StoreError) -> StoreError:
         self.last_failure, self._last_cause = _describe(error), _find_cause(error)
         if isinstance(error, AskError | ClusterCrossSlotError):
             self.last_failure += f"; if it is a node of a cluster, use valkey+cluster://{self.name} as the store URL"
         if isinstance(error, ResponseError) and is_of_wrong_type(error):
             return DamagedEntry(f"The key on {self.name} has data of another program: {self.last_failure}.")
-        return StoreError(f"The store {self.name} failed: {self.last_failure}.", cause=self._last_cause)
+        return kind(f"The store {self.name} failed: {self.last_failure}.", cause=self._last_cause)
 
     def _refuse_in_pause(self, pause: CommandPause) -> None:
         if pause.is_in_force:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from math import inf
 from typing import Any, Final
 
 from doi_proxy.cache.coordination import Changes
 from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.purges import has_many_keys, scopes_of
 from doi_proxy.cache.store import StoreStats
-from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError
+from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError, StoreSlow
 from doi_proxy.features.valkey import scripts
 from doi_proxy.features.valkey.announcements import read_announcements
 from doi_proxy.features.valkey.layout import Partition, find_layout
@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 #: Bytes of the longest note: 10,000 names of 200 characters have fewer. To read more would hold the event loop.
 _MAX_NOTE_BYTES: Final = 8 * 1024 * 1024
-#: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
-_OUTAGE: Final = 0.25
 
 _ANNOUNCE: Final = Script(scripts.ANNOUNCE)
 _PUT: Final = Script(scripts.PUT)
@@ -58,8 +56,8 @@ class ValkeyStore:
         place = parse_store_url(url)
         self._layout = find_layout(place.kind)
         self._servers = open_servers(place, clock=clock, timeout=timeout)
-        #: When the first and the last `take` of a bucket failed, of those since its last token.
-        self._failures: dict[str, tuple[float, float]] = {}
+        #: How often `take` of a bucket has failed since its last token.
+        self._failures: Counter[str] = Counter()
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
@@ -176,14 +174,15 @@ class ValkeyStore:
     ) -> float:
         """See Store, and TAKE. The server's clock counts the seconds."""
         partition = self._layout.find(bucket)
-        first, last = self._failures.get(bucket, (inf, -inf))
-        arguments = [rate, burst, leaving, count, int(last - first >= _OUTAGE), int(is_first)]
+        # After one failure, this process has spent no token by itself.
+        arguments = [rate, burst, leaving, count, int(self._failures[bucket] > 1), int(is_first)]
         take = _TAKE.work([partition.bucket(bucket)], arguments, _read_wait)
         try:
             wait = await call(self._servers, partition.slot, take, Access.ONCE)
-        except StoreError:
-            now = self._clock()
-            self._failures[bucket] = (min(first, now), now)
+        except StoreError as error:
+            # Commands that time out together are one failure.
+            failures = self._failures[bucket]
+            self._failures[bucket] = max(1, failures) if isinstance(error, StoreSlow) else failures + 1
             raise
         self._failures.pop(bucket, None)
         if wait is None:
