@@ -80,7 +80,7 @@ class Run:
         self._steps = steps
         self._began = _timer()
         self._seeds = 0
-        self._statuses: Counter[int] = Counter()
+        self._statuses, self._rows, self._happened = Counter[int](), Counter[str](), Counter[str]()
         #: The seeds that fail, by invariant.
         self.failed: dict[str, list[int]] = {}
 
@@ -101,13 +101,16 @@ class Run:
             print(f"    replay: make simulate SEED={seed} SEEDS=1 STEPS={self._steps}", flush=True)
         else:
             self._statuses.update(outcome.statuses)
+            self._rows.update(outcome.rows)
+            self._happened.update(outcome.happened)
 
     def report(self) -> None:
         """Print the counts."""
         seconds, answered = _timer() - self._began, self._statuses.total()
         speed = f"{answered / seconds:,.0f} a second"
         print(f"{self._seeds} seeds, {answered:,} requests answered in {seconds:.1f} s of processor time: {speed}")
-        print(", ".join(f"{number} x {status}" for status, number in sorted(self._statuses.items())))
+        for counts in (self._statuses, self._rows, self._happened):
+            print(", ".join(f"{number} x {what}" for what, number in sorted(counts.items())))
         for invariant, failed in self.failed.items():
             print(f"BROKEN: {invariant}: {len(failed)} seeds: {', '.join(map(str, failed[:20]))}")
 

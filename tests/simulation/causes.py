@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 SPENT_BUDGET: Final = "a spent budget is named only if it is spent"
+NO_WAIT: Final = "a process waits for the query of another one only if that has to wait"
 SLOW_UPSTREAM: Final = "a slow upstream is named only if it was slow"
 RATE: Final = 10.0
 BURST: Final = 50.0
@@ -41,6 +42,10 @@ _PAUSING: Final = frozenset({429, 503})
 _PAUSE_END: Final = 20.0
 #: A budget with so many tokens is not spent, whatever each worker holds and each query that never arrived took.
 _PLENTY: Final = BURST / 5
+#: The same for lists, which leave half of it to people.
+_PLENTY_FOR_LISTS: Final = BURST / 2 + _PLENTY
+#: The lease of the name is another process's: it waits for a slow upstream, or for a token.
+_OTHER_PROCESS: Final = "not-asked"
 
 
 class Causes:
@@ -54,8 +59,8 @@ class Causes:
         self._tokens, self._tokens_at = BURST, 0.0
         #: Until when nothing is sure about the tokens.
         self._unsure_until = 0.0
-        #: Until when there were fewer than plenty.
-        self._scarce_until = 0.0
+        #: Until when there were fewer than plenty: for people, and for lists.
+        self._scarce_until = self._scarce_for_lists_until = 0.0
 
     def note_fault(self, kind: str, options: Mapping[str, Any]) -> None:
         """A query met a fault."""
@@ -75,6 +80,8 @@ class Causes:
         self._tokens_at = now
         if self._tokens < _PLENTY:
             self._scarce_until = now + (_PLENTY - self._tokens) / RATE
+        if self._tokens < _PLENTY_FOR_LISTS:
+            self._scarce_for_lists_until = now + (_PLENTY_FOR_LISTS - self._tokens) / RATE
 
     def doubt(self, seconds: float = AFTERMATH) -> None:
         """The budget may have been emptied, or divided among the workers, and be so for so many seconds."""
@@ -85,10 +92,13 @@ class Causes:
         """Whether nobody was slow since this time, nothing was paused and the budget was whole."""
         return self._unsure_until < since and not self._happened(SLOW, since)
 
-    def find_objection(self, token: str, since: float) -> tuple[str, str] | None:
+    def find_objection(self, token: str, since: float, *, is_list: bool = False) -> tuple[str, str] | None:
         """The invariant that is broken if a failure since this time names this token as its cause, and how."""
+        is_scarce = since <= max(self._unsure_until, self._scarce_for_lists_until if is_list else self._scarce_until)
+        if token == _OTHER_PROCESS and not (is_scarce or self._happened(SLOW, since)):
+            return NO_WAIT, f"{token}, while {self._tokens:.0f} tokens were left and the upstream was not slow"
         if token == "budget-spent":
-            if since <= max(self._unsure_until, self._scarce_until):
+            if is_scarce:
                 return None
             slow = "the upstream is slow" if self._happened(SLOW, since) else "the upstream works"
             return SPENT_BUDGET, f"{token}, while {self._tokens:.0f} tokens were left and {slow}"

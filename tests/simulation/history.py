@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -12,9 +12,13 @@ NAMES: Final = tuple(f"10.5555/{number}" for number in range(400))
 UNKNOWN: Final = tuple(f"10.5555/unknown-{number}" for number in range(100))
 ALIASES: Final = tuple(f"10.5555/alias-{number}" for number in range(6))
 ALL: Final = NAMES + UNKNOWN + ALIASES
+#: A line of a list that is not a DOI name.
+NOT_A_NAME: Final = "hello"
 CLIENTS: Final = 12
 #: A further client, at each worker: it asks for one name after another, slowly, however busy the others are.
 PATIENT: Final = CLIENTS
+#: Those after the patient ones, one at each worker, send lists: so many at a time.
+LISTS_OF_CLIENT: Final = 4
 #: Seconds between the parts of a head.
 LONGEST_DAWDLE: Final = 4.0
 #: The kinds of faults of the upstream (tests/upstream/faults.py), and how they are drawn.
@@ -48,6 +52,14 @@ class Request(NamedTuple):
         return f"client {self.client}: {self.path.format(self.name)} {self.directive or ''}{leaves}{lies}{dawdles}"
 
 
+class NameList(NamedTuple):
+    """A list of names that a client of a worker sends. It goes away after so many seconds."""
+
+    client: int
+    names: Sequence[str]
+    leaves_after: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What happens, and the seconds until the next step."""
@@ -70,6 +82,8 @@ class Setup:
     workers: int
     store: Literal["memory", "file", "valkey"]
     is_troubled: bool
+    #: Whether the store is the primary that a Sentinel names.
+    has_replica: bool = False
 
     @property
     def processes(self) -> int:
@@ -90,7 +104,7 @@ def draw_setup(seed: int) -> Setup:
     is_troubled = chance.random() < 0.6
     if is_stored and is_troubled and chance.random() < 0.6:
         machines = chance.choice((1, 2, 2))
-        return Setup(machines, min(workers, 2), "valkey", is_troubled)
+        return Setup(machines, min(workers, 2), "valkey", is_troubled, has_replica=chance.random() < 0.4)
     return Setup(1, workers, "file" if is_stored else "memory", is_troubled)
 
 
@@ -140,6 +154,16 @@ def _crawl(chance: random.Random) -> Step:
     return Step("ask", _pause(chance), {"requests": requests})
 
 
+def _list(chance: random.Random) -> Step:
+    """A program sends a list: some of its names are those of people, others new, one is not a name."""
+    first = chance.randrange(len(NAMES))
+    names = [*NAMES[first : first + chance.choice((3, 20, 60))], *(_pick_name(chance) for _ in range(5)), NOT_A_NAME]
+    chance.shuffle(names)
+    leaves_after = chance.uniform(0, 10) if chance.random() < 0.1 else None
+    more = {"worker": chance.randrange(12), "names": names, "leaves_after": leaves_after}
+    return Step("list", _pause(chance), more)
+
+
 def _fail(chance: random.Random) -> Step:
     name = chance.choice(("", "", _pick_name(chance)))
     kind = chance.choice((*_FAULTS, "delay", "delay", "status", "status"))
@@ -176,6 +200,7 @@ _KINDS: Final = (
     ("restart", 0.2),
     ("crash", 0.2),
     ("lock", 0.3),
+    ("list", 1.0),
 )
 #: Of machines, clients and the operator.
 _TROUBLES: Final = (
@@ -185,12 +210,13 @@ _TROUBLES: Final = (
     ("move", 0.3),
     ("part", 0.5),
     ("churn", 0.6),
+    ("crowd", 0.2),
     ("dawdle", 0.6),
     ("lie", 0.6),
 )
 _TROUBLES_OF_STORE: Final = {
     "memory": (),
-    "file": (("lose", 0.3), ("fill", 0.4), ("damage", 0.2)),
+    "file": (("lose", 0.3), ("fill", 0.4), ("damage", 0.2), ("unreadable", 0.4)),
     "valkey": (("valkey", 1.5),),
 }
 
@@ -204,9 +230,10 @@ def _part(chance: random.Random) -> Step:
 
 def _valkey(chance: random.Random) -> Step:
     """The server of the store fails for some seconds, or its clock is set."""
-    what = chance.choice(("stop", "lose", "hang", "slow", "full", "replica", "clock"))
+    what = chance.choice(("stop", "lose", "hang", "slow", "full", "replica", "clock", "failover", "failover"))
     seconds = chance.choice((0.2, 1.5, 6.0, 20.0))
-    amount = {"slow": (0.02, 0.3), "clock": (2.0, -2.0)}.get(what, (0.0,))
+    # Before a failover, the replica misses what is written for so many seconds.
+    amount = {"slow": (0.02, 0.3), "clock": (2.0, -2.0), "failover": (0.0, 0.5)}.get(what, (0.0,))
     return Step("valkey", _pause(chance), {"what": what, "seconds": seconds, "amount": chance.choice(amount)})
 
 
@@ -248,11 +275,14 @@ _DRAW: Final[dict[str, Callable[[random.Random], Step]]] = {
     "move": lambda chance: Step("move", _pause(chance), {"first": chance.randrange(100)}),
     "part": _part,
     "churn": lambda chance: Step("churn", _pause(chance), {"count": chance.choice((5, 50)), "host": "203.0.113.9"}),
+    "crowd": lambda chance: Step("crowd", _pause(chance), {"worker": chance.randrange(12)}),
+    "unreadable": lambda chance: Step("unreadable", _pause(chance), {"seconds": chance.choice((0.5, 3.0, 15.0))}),
     "dawdle": _dawdle,
     "lie": _lie,
     "lose": lambda chance: Step("lose", _pause(chance)),
     "fill": lambda chance: Step("fill", _pause(chance), {"seconds": chance.choice((0.5, 3.0, 15.0))}),
     "damage": lambda chance: Step("damage", _pause(chance), {"byte": chance.randrange(1_000_000)}),
     "valkey": _valkey,
+    "list": _list,
     "lock": lambda chance: Step("lock", _pause(chance), {"seconds": chance.choice((0.5, 3.0, 15.0))}),
 }

@@ -63,6 +63,8 @@ _ON_THE_WAY: Final = 10.0
 _SKEW: Final = 50.0
 
 
+#: Connections of a client that are no more than its share at the cap.
+_FEW_CONNECTIONS: Final = 30
 _CONTROL: Final = "0.NA/10"
 #: Refusals because of what other clients do.
 _OF_OTHERS: Final = frozenset({"budget-spent", "places-full", "upstream-slow", "share-spent", "rate-exceeded"})
@@ -185,6 +187,14 @@ class Judge:
     upstream: Told
     answered: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
+    #: The rows of lists, by verdict.
+    rows: Counter[str] = field(default_factory=Counter)
+    #: The requests under way of each client.
+    busy: Counter[int] = field(default_factory=Counter)
+    #: Until when a crowd comes and goes. A client with more connections than others may lose some.
+    _crowded_until: float = -inf
+    #: What happened besides the requests, by its name in a history.
+    happened: Counter[str] = field(default_factory=Counter)
     #: What broke first.
     _broken: Broken | None = None
     _tokens: float = BURST
@@ -321,6 +331,10 @@ class Judge:
         self._silent_until = min(self._silent_until, now)
         self._dropped_until = min(self._dropped_until, now + _ANNOUNCED)
 
+    def crowd(self, seconds: float) -> None:
+        """A crowd of clients comes and goes for so many seconds."""
+        self._crowded_until = self.world.loop.time() + seconds
+
     def lose_store(self) -> None:
         """The store has lost its data, and with it the leases. What a worker answered before is in its memory alone."""
         self._lost_at = self.world.loop.time()
@@ -348,7 +362,12 @@ class Judge:
             self._unleased_until = max(self._unleased_until, now + DEADLINE)
         self._tokens = min(BURST, self._tokens + max(0.0, by) * RATE)
 
-    def _earliest(self, began: float) -> float:
+    def note_list(self, reply: Reply, rows: Sequence[Any]) -> None:
+        """Count the rows of a list."""
+        self.rows.update(row.get("verdict", "error") for row in rows)
+        self._digest.update(f"! {self.world.now():.6f} {reply.status} ".encode() + reply.body)
+
+    def earliest(self, began: float) -> float:
         """The earliest time of the day since this virtual time."""
         before = [offset for at, offset in self._offsets if at <= began]
         return began + min([before[-1], *(offset for at, offset in self._offsets if at > began)])
@@ -359,13 +378,15 @@ class Judge:
         if answer.cancelled():
             return
         if answer.exception() is not None:
-            self.report("every request is answered", f"{name}: {answer.exception()}")
+            is_crowded = self.world.loop.time() < self._crowded_until
+            if not (is_crowded and self.busy[request.client] >= _FEW_CONNECTIONS):
+                self.report("every request is answered", f"{name}: {answer.exception()}")
             return
         reply, now = answer.result(), self.world.now()
         self.answered += 1
         self.statuses[reply.status] += 1
         self._digest.update(f"! {now:.6f} {name} {reply.status} {reply.location}\n".encode())
-        asked_at = self._earliest(self.world.loop.time() - reply.seconds)
+        asked_at = self.earliest(self.world.loop.time() - reply.seconds)
         if reply.seconds > DEADLINE:
             self.report("every request is answered within its deadline", f"{name} took {reply.seconds:.1f} s")
         target = _read_target(reply)
@@ -374,9 +395,9 @@ class Judge:
         elif reply.status == 301:
             self._check_alias(name, reply)
         elif reply.status == 404:
-            self._check_not_found(name, asked_at)
+            self.check_not_found(name, asked_at)
         elif reply.status >= 429 and request.directive is None:
-            self._check_failure(request, reply, now)
+            self.check_known(name, request.client, str(reply.status), self.world.loop.time() - reply.seconds)
         if reply.status >= 429:
             self._check_cause(request, reply)
 
@@ -385,17 +406,19 @@ class Judge:
         words = self.upstream.words[name.upper()]
         return words + [more for word in words if word.alias for more in self.upstream.words[word.alias.upper()]]
 
-    def _check_target(self, request: Request, reply: Reply, target: str, asked_at: float) -> None:
-        name = request.name
+    def find_words(self, name: str, target: str, asked_at: float) -> list[Word]:
+        """The words on which an answer with a target can stand. Judges one without such a word, and an old one."""
         said = [word for word in self._words(name) if word.target == target]
         if not said:
             self.report("never another name's target", f"{name} leads to {target}")
-            return
-        ends = max(word.ends for word in said)
-        if asked_at > ends + _ON_THE_WAY:
+        elif asked_at > (ends := max(word.ends for word in said)) + _ON_THE_WAY:
             self.report("never an answer past its grace", f"{name}: {target} ended {asked_at - ends:.0f} s ago")
+        return said
+
+    def _check_target(self, request: Request, reply: Reply, target: str, asked_at: float) -> None:
+        name = request.name
         # An entry from before the clock was set back has no times to rely on.
-        said = [word for word in said if word.since >= self._set_back_at]
+        said = [word for word in self.find_words(name, target, asked_at) if word.since >= self._set_back_at]
         if said and not name.startswith("10.5555/alias"):
             before = self._known.get(name.upper(), _NOTHING)
             last = _find_word(said, before, asked_at, is_new="; fwd=" in (reply["cache-status"] or ""))
@@ -410,7 +433,8 @@ class Judge:
         if leads_to not in [word.alias for word in self.upstream.words[name.upper()]]:
             self.report("never another name's target", f"{name} stands for {reply.location}")
 
-    def _check_not_found(self, name: str, asked_at: float) -> None:
+    def check_not_found(self, name: str, asked_at: float) -> None:
+        """Judge an answer that a name is not registered."""
         said = [word for word in self._words(name) if word.target is None and word.alias is None]
         if not said:
             self.report("never 'not found' without the upstream's word", name)
@@ -418,13 +442,13 @@ class Judge:
             self.report("never an old 'not found'", f"{name}: {asked_at - said[-1].at:.0f} s old")
         self.forget(name)
 
-    def _check_failure(self, request: Request, reply: Reply, now: float) -> None:
-        key = request.name.upper()
+    def check_known(self, name: str, client: int, failure: str, began: float) -> None:
+        """Judge a failure: what was answered before the request began is answered again."""
+        key, now = name.upper(), self.world.now()
         known = self._known.get(key, _NOTHING)
-        began = self.world.loop.time() - reply.seconds
         if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and 0.0 < known.known_at < began - _ROUNDING):
             return
-        is_apart = self._worker[key] != request.client % self.workers or known.known_at <= self._dropped_until
+        is_apart = self._worker[key] != client % self.workers or known.known_at <= self._dropped_until
         invariant = ANSWERED_AGAIN
         if not is_apart:
             if known.since <= self._lost_at:
@@ -440,7 +464,7 @@ class Judge:
                 return
         elif began < known.known_at + WRITE_SECONDS:
             invariant = OTHER_WORKER
-        self.report(invariant, f"{request.name}: {reply.status}, {known.ends - now:.0f} s are left")
+        self.report(invariant, f"{name}: {failure}, {known.ends - now:.0f} s are left")
 
     def _check_cause(self, request: Request, reply: Reply) -> None:
         self._look()

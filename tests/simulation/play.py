@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from warnings import catch_warnings, simplefilter
@@ -26,9 +27,11 @@ from tests.simulation.history import (
     ALIASES,
     ALL,
     CLIENTS,
+    LISTS_OF_CLIENT,
     LONGEST_DAWDLE,
     NAMES,
     PATIENT,
+    NameList,
     Request,
     Setup,
     Step,
@@ -44,9 +47,11 @@ from tests.simulation.judge import (
     Judge,
     Told,
 )
+from tests.simulation.lists import ListJudge
 from tests.simulation.troubles import WRITTEN_AFTER, Troubles
 from tests.world.client import Asked
 from tests.world.valkey import URL
+from tests.world.valkey_sentinel import SENTINEL_URL
 from tests.world.world import World
 
 #: Requests of one client at a time.
@@ -78,8 +83,11 @@ class Outcome:
 
     answered: int
     digest: str
-    statuses: dict[int, int]
+    statuses: Counter[int]
     queries: int
+    #: The rows of lists by verdict, and what else happened.
+    rows: Counter[str]
+    happened: Counter[str]
 
 
 def play(seed: int, steps: Sequence[Step]) -> Outcome:
@@ -101,7 +109,8 @@ def _discard() -> None:
 def _play(seed: int, steps: Sequence[Step]) -> Outcome:
     setup, upstream = draw_setup(seed), Told()
     with TemporaryDirectory() as folder:
-        store = {"memory": "memory:", "file": f"sqlite:///{folder}/store.sqlite", "valkey": URL}[setup.store]
+        server = SENTINEL_URL if setup.has_replica else URL
+        store = {"memory": "memory:", "file": _make_place(Path(folder)), "valkey": server}[setup.store]
         settings = {**_SETTINGS, **Bounds.settings(setup), "store_url": store, "workers": setup.workers}
         with World(chance=seed, upstream=lambda: upstream, machines=setup.machines, **settings) as world:
             upstream.world = world
@@ -131,7 +140,15 @@ def _play(seed: int, steps: Sequence[Step]) -> Outcome:
                 raise
             finally:
                 upstream.is_running = False
-            return Outcome(judge.answered, judge.digest, dict(judge.statuses), upstream.queries())
+            statuses, rows, happened = judge.statuses, judge.rows, judge.happened
+            return Outcome(judge.answered, judge.digest, statuses, upstream.queries(), rows, happened)
+
+
+def _make_place(folder: Path) -> str:
+    """A store in a file, in a folder that is a link. See Troubles.unreadable."""
+    (folder / "files").mkdir()
+    (folder / "link").symlink_to(folder / "files")
+    return f"sqlite:///{folder}/link/store.sqlite"
 
 
 def _put_all(upstream: Told) -> None:
@@ -152,8 +169,10 @@ class _Player:
         self._world, self._upstream, self._judge, self._setup = world, upstream, judge, setup
         self._clients = [world.client(f"10.{number}.0.1", number % setup.processes) for number in range(CLIENTS)]
         self._clients += [world.client("172.16.0.1", worker) for worker in range(setup.processes)]
-        self._under_way: dict[Asked, Request] = {}
-        self._busy: Counter[int] = Counter()
+        self._clients += [world.client("172.17.0.1", worker) for worker in range(setup.processes)]
+        self._under_way: dict[Asked, Request | NameList] = {}
+        self._busy = judge.busy
+        self._lists = ListJudge(judge)
         self._troubles = Troubles(world, judge, setup, self._leave)
         self.taken = 0
         self._is_over = self._is_restarting = False
@@ -179,31 +198,40 @@ class _Player:
             # A client with as many connections would be closed some of them.
             if self._busy[request.client] >= _MOST_OF_CLIENT:
                 continue
-            asked = self._send(request)
-            if asked is None:
-                continue
+            headers = {"cache_control": request.directive, "x_forwarded_for": request.said_address}
+            self._send(
+                request,
+                request.path.format(request.name),
+                {name: text for name, text in headers.items() if text is not None},
+                pause=request.dawdles_for,
+            )
+
+    def _list(self, worker: int, names: Sequence[str], leaves_after: float | None) -> None:
+        """A program sends a list of names."""
+        sent = NameList(PATIENT + self._setup.processes + worker % self._setup.processes, names, leaves_after)
+        if self._busy[sent.client] < LISTS_OF_CLIENT:
+            self._judge.happened["list"] += 1
+            lines, headers = "\n".join(names).encode(), {"content_type": "text/plain"}
+            self._send(sent, "/api/resolve", headers, method="POST", body=lines)
+
+    def _send(self, request: Request | NameList, path: str, headers: dict[str, str], **more: Any) -> None:
+        """Send a request, unless no process listens: it was killed, and another one is starting."""
+        with suppress(ConnectionRefusedError):
+            asked = self._clients[request.client].ask(path, headers, **more)
             self._busy[request.client] += 1
             self._under_way[asked] = request
             asked.answer.add_done_callback(partial(self._settle, asked))
             if request.leaves_after is not None:
                 self._world.loop.call_later(request.leaves_after, asked.cancel)
 
-    def _send(self, request: Request) -> Asked | None:
-        """Send a request. None if no process listens: it was killed, and another one is starting."""
-        headers = {"cache_control": request.directive, "x_forwarded_for": request.said_address}
-        with suppress(ConnectionRefusedError):
-            return self._clients[request.client].ask(
-                request.path.format(request.name),
-                {name: text for name, text in headers.items() if text is not None},
-                pause=request.dawdles_for,
-            )
-        return None
-
     def _settle(self, asked: Asked, _: object = None) -> None:
         """A request has ended, with an answer or without one."""
         if (request := self._under_way.pop(asked, None)) is not None:
             self._busy[request.client] -= 1
-            self._judge.reply(request, asked.answer)
+            if isinstance(request, NameList):
+                self._lists.reply(request, asked.answer)
+            else:
+                self._judge.reply(request, asked.answer)
 
     def _fail(self, name: str, kind: str, count: int | None, options: dict[str, Any]) -> None:
         self._upstream.fault(name, kind, count=count, **options)
@@ -242,6 +270,7 @@ class _Player:
         self._upstream.drop_connections()
 
     def _restart(self) -> None:
+        self._troubles.make_readable()
         self._leave()
         self._judge.stop_service()
         self._is_restarting = True
@@ -253,6 +282,7 @@ class _Player:
             self._judge.end_service(is_stored=self._setup.is_stored)
 
     def _crash(self) -> None:
+        self._troubles.make_readable()
         self._leave()
         self._judge.end_service(is_stored=self._setup.is_stored)
         self._judge.stop_service()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import pytest
 
 from tests.simulation.__main__ import find_failure
-from tests.simulation.history import draw_history
+from tests.simulation.history import CLIENTS, NAMES, NOT_A_NAME, Request, Setup, Step, draw_history, draw_setup
 from tests.simulation.play import play
 
 STEPS = 40
@@ -43,3 +44,28 @@ def test_the_invariants_hold_in_many_short_histories(first: int) -> None:
 def test_a_seed_has_one_history() -> None:
     steps = draw_history(7, STEPS)
     assert play(7, steps).digest == play(7, draw_history(7, STEPS)).digest
+
+
+_LIST = Step("list", 1.0, {"worker": 1, "names": [*NAMES[:20], NOT_A_NAME], "leaves_after": None})
+_ASK = Step("ask", 1.0, {"requests": [Request(client, NAMES[client]) for client in range(CLIENTS)]})
+_FAILOVER = Step("valkey", 1.0, {"what": "failover", "seconds": 1.5, "amount": 0.5})
+
+
+def _find_seed(fits: Callable[[Setup], bool]) -> int:
+    return next(seed for seed in count(1) if fits(draw_setup(seed)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "fits"),
+    [
+        ("list", _LIST, lambda setup: setup.processes > 1),
+        ("crowd", Step("crowd", 1.0, {"worker": 0}), lambda setup: setup.workers == 1),
+        ("unreadable", Step("unreadable", 1.0, {"seconds": 3.0}), lambda setup: setup.store == "file"),
+        ("failover", _FAILOVER, lambda setup: setup.has_replica),
+    ],
+)
+def test_what_a_step_is_named_after_happens(kind: str, step: Step, fits: Callable[[Setup], bool]) -> None:
+    outcome = play(_find_seed(fits), [_ASK, step, _ASK, Step("wait", 20.0), _ASK])
+    assert outcome.happened[kind] == 1
+    assert outcome.statuses[302] >= 3 * CLIENTS
+    assert outcome.rows == ({"resolved": 20, "not_a_doi": 1} if kind == "list" else {})

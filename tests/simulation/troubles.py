@@ -7,8 +7,10 @@ import random
 from collections.abc import Callable
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Final
 
+from tests.simulation.bounds import CONNECTIONS
 from tests.simulation.history import Setup
 from tests.simulation.judge import Judge
 from tests.world.process import File
@@ -21,6 +23,10 @@ _DAMAGE: Final = 200
 _SILENT: Final = frozenset({"stop", "lose", "hang", "slow"})
 #: Pages of SQLite, of which there are never so many.
 _MANY_PAGES: Final = 1_000_000
+#: The networks of a crowd, the connections by which it is more than a worker may have, and how long it comes and goes.
+_CROWD: Final = 8
+_CROWD_MORE: Final = 50
+_CROWD_SECONDS: Final = 4.0
 
 
 class Troubles:
@@ -28,6 +34,9 @@ class Troubles:
 
     def __init__(self, world: World, judge: Judge, setup: Setup, leave: Callable[[int], None]) -> None:
         self._world, self._judge, self._setup, self._leave = world, judge, setup, leave
+        self._folder: Path
+        #: Where the folder of the store is, while it cannot be read. No process starts then.
+        self._leads_to: Path | None = None
 
     # Workers and machines
 
@@ -37,7 +46,7 @@ class Troubles:
 
     def _kill(self, worker: int) -> None:
         workers = self._world.workers
-        if worker < len(workers) and workers[worker].is_ready:
+        if worker < len(workers) and workers[worker].is_ready and self._leads_to is None:
             self._leave(worker)
             self._judge.end_worker(worker, is_stored=self._setup.is_stored)
             self._world.kill(worker)
@@ -57,10 +66,22 @@ class Troubles:
     def churn(self, count: int, host: str) -> None:
         """A client connects many times, and leaves without a byte."""
         for number in range(count):
-            address = self._world.address(number % self._setup.processes)
-            if address in self._world.loop.network.servers:
-                wire = self._world.loop.network.connect(asyncio.Protocol(), address, host)
-                self._world.loop.call_later(number * 0.01, wire.abort if number % 2 else wire.close)
+            self._come(number % self._setup.processes, host, number, number * 0.01)
+
+    def crowd(self, worker: int) -> None:
+        """More clients connect to a worker than it may have connections, and leave without a byte."""
+        self._judge.crowd(_CROWD_SECONDS)
+        self._judge.happened["crowd"] += 1
+        for number in range(CONNECTIONS + _CROWD_MORE):
+            host, leaves_after = f"{20 + number % _CROWD}.0.113.9", 0.5 + number % 6 * 0.5
+            arrives = number / CONNECTIONS / 2
+            self._world.loop.call_later(arrives, self._come, worker % self._setup.processes, host, number, leaves_after)
+
+    def _come(self, worker: int, host: str, number: int, leaves_after: float) -> None:
+        address = self._world.address(worker)
+        if address in self._world.loop.network.servers:
+            wire = self._world.loop.network.connect(asyncio.Protocol(), address, host)
+            self._world.loop.call_later(leaves_after, wire.abort if number % 2 else wire.close)
 
     # The file of the store
 
@@ -71,6 +92,24 @@ class Troubles:
             for file in self._world.store_path.parent.glob(f"{self._world.store_path.name}*"):
                 if "coordination" not in file.name:
                     file.unlink()
+
+    def unreadable(self, seconds: float) -> None:
+        """The folder of the store cannot be read: what is open stays open, and nothing is lost."""
+        # What opens a file fails, so the processes do without their store for some seconds.
+        if self._begin_outage(seconds, self.make_readable, is_silent=True):
+            self._judge.happened["unreadable"] += 1
+            self._folder = folder = self._world.store_path.parent
+            self._leads_to = folder.readlink()
+            folder.unlink()
+            # A link to itself: the user root reads every folder.
+            folder.symlink_to(folder)
+
+    def make_readable(self) -> None:
+        """The folder can be read again."""
+        if self._leads_to is not None:
+            self._folder.unlink()
+            self._folder.symlink_to(self._leads_to)
+            self._leads_to = None
 
     def fill(self, seconds: float) -> None:
         """There is no room for the file of the store to grow."""
@@ -104,6 +143,9 @@ class Troubles:
             valkey.ahead += amount
             self._judge.set_server_clock(amount)
             return
+        if what == "failover" and self._setup.has_replica:
+            self._fail_over(seconds, lag=amount)
+            return
         start: dict[str, Callable[[], None]] = {
             "stop": valkey.stop,
             "lose": valkey.stop,
@@ -111,6 +153,7 @@ class Troubles:
             "slow": partial(setattr, valkey, "delay", amount),
             "full": partial(setattr, keys, "is_full", True),
             "replica": valkey.fail_over,
+            "failover": valkey.fail_over,
         }
         end: dict[str, Callable[[], None]] = {
             "stop": lambda: valkey.start(keys.save()),
@@ -119,11 +162,20 @@ class Troubles:
             "slow": partial(setattr, valkey, "delay", 0.0),
             "full": partial(setattr, keys, "is_full", False),
             "replica": partial(setattr, keys, "is_replica", False),
+            "failover": partial(setattr, keys, "is_replica", False),
         }
         if self._begin_outage(seconds, end[what], is_silent=what in _SILENT):
             if what == "lose":
                 self._judge.lose_store()
             start[what]()
+
+    def _fail_over(self, seconds: float, *, lag: float) -> None:
+        """The primary ends. The replica takes over, without what was written in the last `lag` seconds."""
+        file, primary = self._world.valkey.keys.save(), self._world.valkey
+        if self._begin_outage(lag + seconds, partial(self._world.sentinel.promote, file), is_silent=True):
+            self._judge.happened["failover"] += 1
+            self._world.loop.call_later(lag, primary.stop)
+            self._world.loop.call_later(lag, self._judge.lose_store)
 
     def _begin_outage(self, seconds: float, end: Callable[[], None] = lambda: None, *, is_silent: bool = False) -> bool:
         """Note that the store fails for so many seconds. Returns False if it already does."""

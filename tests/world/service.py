@@ -40,6 +40,7 @@ from tests.world.loop import WorldLoop, network_of
 from tests.world.network import Address
 from tests.world.process import File, Machine, Process, hold
 from tests.world.valkey import Valkey
+from tests.world.valkey_sentinel import SENTINEL_URL, Sentinel
 
 #: Virtual seconds. No request takes longer.
 _MAX_WAIT: Final = 3_600.0
@@ -147,8 +148,9 @@ class Service:
         self.chance = random.Random(chance)
         self.log: list[str] = []
         self.upstream = upstream()
-        #: The server of a store URL that names it.
-        self.valkey: Valkey
+        #: The servers of a store URL that names them.
+        self._valkey: Valkey
+        self.sentinel: Sentinel
         self._constants, self._settings = split({**_DEFAULTS, "upstream_machines": machines, **settings})
         #: Each has so many workers as the settings say, the first ones first in `workers`.
         self.machines = [Machine() for _ in range(machines)]
@@ -169,7 +171,9 @@ class Service:
             stack.enter_context(patch("sqlite3.connect", partial(sqlite3.connect, factory=File)))
             self._folder = Path(stack.enter_context(TemporaryDirectory()))
             if str(self._settings["store_url"]).startswith("valkey:"):
-                self.valkey = Valkey(network_of(loop), self.clock)
+                self._valkey = Valkey(network_of(loop), self.clock)
+            elif self._settings["store_url"] == SENTINEL_URL:
+                self.sentinel = Sentinel(network_of(loop), self.clock)
             stack.callback(self._unbind)
             stack.push_async_callback(self.stop)
             await self.start()
@@ -206,6 +210,11 @@ class Service:
     def settings(self) -> Settings:
         """The settings in force in the first worker."""
         return self.workers[0].lifecycle.settings
+
+    @property
+    def valkey(self) -> Valkey:
+        """The server of the store, or the primary."""
+        return self.sentinel.primary if self._settings["store_url"] == SENTINEL_URL else self._valkey
 
     @property
     def store_path(self) -> Path:

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
 from tests.world.network import Address, Network
@@ -21,26 +22,20 @@ ADDRESS: Final[Address] = ("127.0.0.1", 6379)
 URL: Final = "valkey://{}:{}/0".format(*ADDRESS)
 
 
-class Valkey:
-    """A server at ADDRESS. `clock` gives seconds since the epoch."""
+class Server:
+    """A server at an address that speaks the protocol of Valkey."""
 
-    def __init__(self, network: Network, clock: Callable[[], float]) -> None:
-        self._network, self._clock = network, clock
-        self.keys = Keys(self._now)
-        #: Seconds by which its clock is ahead.
-        self.ahead = 0.0
+    def __init__(self, network: Network, address: Address) -> None:
+        self._network, self.address = network, address
         #: Seconds that each reply takes.
         self.delay = 0.0
         self._is_silent = False
-        self._known: set[bytes] = set()
         self.connections: set[_Connection] = set()
-        self._runs = 1
-        self._server = network.listen(lambda: _Connection(self), ADDRESS)
+        self._server = network.listen(lambda: _Connection(self), address)
 
-    def _now(self) -> float:
-        return self._clock() + self.ahead
-
-    # What a test does to it
+    def execute(self, words: list[bytes]) -> Reply:
+        """Do a command of a client. An error is a Failure."""
+        raise NotImplementedError
 
     def stop(self) -> None:
         """The process ends: connections are reset, further ones refused."""
@@ -49,14 +44,46 @@ class Valkey:
             connection.transport.abort()
         self.connections.clear()
 
+    def _listen(self) -> None:
+        self._is_silent = False
+        self._server = self._network.listen(lambda: _Connection(self), self.address)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it reads nothing now."""
+        return self._is_silent
+
+    def call_later(self, act: Callable[[], None]) -> None:
+        """Act when a reply is due."""
+        self._network.loop.call_later(self.delay, act)
+
+
+class Valkey(Server):
+    """A server with keys. `clock` gives seconds since the epoch."""
+
+    #: The processes of all servers that were started, of which each has its own run id.
+    _runs = count(1)
+
+    def __init__(self, network: Network, clock: Callable[[], float], address: Address = ADDRESS) -> None:
+        super().__init__(network, address)
+        self._clock = clock
+        self.keys = Keys(self._now)
+        #: Seconds by which its clock is ahead.
+        self.ahead = 0.0
+        self._known: set[bytes] = set()
+
+    def _now(self) -> float:
+        return self._clock() + self.ahead
+
+    # What a test does to it
+
     def start(self, file: Data = EMPTY) -> None:
         """A new process with the data of a file. It does not know the scripts."""
-        self._server = self._network.listen(lambda: _Connection(self), ADDRESS)
+        self._listen()
         self._known.clear()
-        self._is_silent = self.keys.is_full = self.keys.is_replica = False
+        self.keys.is_full = self.keys.is_replica = False
         self.keys.load(file)
-        self._runs += 1
-        self.keys.run_id = str(self._runs)
+        self.keys.run_id = f"another {next(self._runs)}"
 
     def fail_over(self) -> None:
         """The process became a replica: it refuses writes, on connections that stay open."""
@@ -74,13 +101,8 @@ class Valkey:
 
     # What its connections call
 
-    @property
-    def is_silent(self) -> bool:
-        """Whether it reads nothing now."""
-        return self._is_silent
-
     def execute(self, words: list[bytes]) -> Reply:
-        """Do a command of a client. An error is a Failure."""
+        """See Server."""
         self.keys.has_written = False
         try:
             match words[0].upper():
@@ -97,18 +119,14 @@ class Valkey:
             return failure
 
     def _run(self, text: bytes, words: list[bytes]) -> Reply:
-        count = int(words[0])
-        return SCRIPTS[text](self.keys, words[1 : 1 + count], words[1 + count :])
-
-    def call_later(self, act: Callable[[], None]) -> None:
-        """Act when a reply is due."""
-        self._network.loop.call_later(self.delay, act)
+        last = int(words[0]) + 1
+        return SCRIPTS[text](self.keys, words[1:last], words[last:])
 
 
 class _Connection(asyncio.Protocol):
     """A connection of a client: commands come in, replies go out in their order."""
 
-    def __init__(self, server: Valkey) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
         self.transport: Any
         self._data = bytearray()
