@@ -33,7 +33,7 @@ from tools.release.image import Buildah, BuildahFailed, fetch_base, write_image
 pytestmark = [pytest.mark.repository, pytest.mark.nightly, pytest.mark.process]
 
 STATE: Final = "/var/lib/doi-proxy"
-#: For one command, in seconds.
+#: For one command, in seconds: the end of one that hangs.
 DEADLINE: Final = 600
 
 
@@ -123,12 +123,12 @@ class Container:
         return self.run(*json.loads(check.partition(" CMD ")[2])).returncode
 
     def wait(self) -> None:
-        """Wait at most 20 s until the program is ready."""
-        for _ in range(200):
-            if self.get("/readyz")[0] == 200:
-                return
+        """Wait until the program is ready."""
+        deadline = time.monotonic() + DEADLINE
+        while self.get("/readyz")[0] != 200:
+            assert self._process.poll() is None, "the process of the image ended"
+            assert time.monotonic() < deadline, "the process of the image is not ready"
             time.sleep(0.1)
-        raise AssertionError("the process of the image is not ready")
 
     def get(self, path: str) -> tuple[int, str]:
         """The status and the Location of an answer; 0 if there is none."""
@@ -145,7 +145,7 @@ class Container:
     def stop(self) -> int:
         """The exit status after SIGTERM."""
         self._process.terminate()
-        return self._process.wait(timeout=60)
+        return self._process.wait(timeout=DEADLINE)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

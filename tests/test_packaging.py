@@ -38,8 +38,8 @@ from tests.ports import free_port
 pytestmark = pytest.mark.repository
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: For one instruction of the Dockerfile, in seconds; the slowest fetches all packages of the lock.
-STEP_DEADLINE: Final = 300
+#: For one instruction of the Dockerfile, in seconds: the end of a command that hangs. The slowest fetches all packages.
+STEP_DEADLINE: Final = 1_200
 
 
 class Instruction(NamedTuple):

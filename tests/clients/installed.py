@@ -20,8 +20,8 @@ LOCK: Final = ROOT / "requirements" / "clients.lock"
 _LOCK: Final = ROOT / "build" / ".installation"
 #: Limit of an installation, in seconds. Without a cache of packages, the Python clients take more than a minute.
 _INSTALLATION: Final = 600
-#: Limit of one run of a client, in seconds.
-_RUN: Final = 60
+#: Limit of one run of a client, in seconds: the end of one that hangs.
+_RUN: Final = 600
 
 
 def clients_from_pypi() -> list[str]:
