@@ -36,7 +36,7 @@ hello
 978-3-16-148410-0
 ISSN 0000-0000
 0000-0002-1825-0097
-arXiv:2101.00001
+arXiv preprint
 PMID: 12345678
 https://www.example.org/article/42
 mailto:library@example.org
