@@ -55,6 +55,8 @@ LEASE: Final = 1.5
 _BEGINS_ANEW: Final = 30.0
 #: Seconds in which every worker reads the announcements.
 _ANNOUNCED: Final = 2.0
+#: Seconds for which a process repeats a refusal without a look into the store (docs/performance.md).
+_REPEATED: Final = 1.0
 #: Seconds after which an answer is in the file of the store.
 WRITE_SECONDS: Final = 2.0
 #: Seconds between an upstream's word and the time that the program notes for it.
@@ -449,6 +451,8 @@ class Judge:
         if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and 0.0 < known.known_at < began - _ROUNDING):
             return
         is_apart = self._worker[key] != client % self.workers or known.known_at <= self._dropped_until
+        is_repeated = self.world.loop.time() - began < _ROUNDING and began < known.known_at + _REPEATED
+        is_unread = is_repeated or known.since <= self._lost_at or began <= self._silent_until
         invariant = ANSWERED_AGAIN
         if not is_apart:
             if known.since <= self._lost_at:
@@ -456,7 +460,7 @@ class Judge:
                 # Memory evicts what it has no room for.
                 if not self.memory_has_all:
                     return
-        elif known.known_at >= self.unwritten_since or known.since <= self._lost_at or began <= self._silent_until:
+        elif known.known_at >= self.unwritten_since or is_unread:
             return
         elif ends := [end for begin, end in self._missed if begin <= known.since <= end]:
             invariant = MISSED
