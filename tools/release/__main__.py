@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from doi_proxy.system.version import VERSION
 from tools.changes import ROOT, run_git
@@ -25,6 +25,7 @@ from tools.release.readiness import (
     find_failures_of_the_night,
     find_missing_section,
     find_wrong_version,
+    list_skipped,
 )
 from tools.release.signature import PUBLIC_KEY, SUMS, find_missing_key, sign, write_sums
 
@@ -34,7 +35,8 @@ _DIST: Final = ROOT / "dist"
 def main() -> int:
     """Check, build, compare, sum and sign. Returns the exit status."""
     options = _read_options()
-    night = list(_find_failures_of_the_night())
+    record = _read_record()
+    night = list(find_failures_of_the_night(record))
     refused = [
         *find_wrong_version(options.version, VERSION),
         *find_missing_section(options.version, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")),
@@ -70,7 +72,7 @@ def main() -> int:
         sign(_DIST, options.version, options.minisign_key, PUBLIC_KEY)
     else:
         missing.append(f"{SUMS} is not signed: MINISIGN_KEY names no key")
-    _report(missing, began)
+    _report([*list_skipped(record), *missing], began)
     return 0
 
 
@@ -86,9 +88,9 @@ def _read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _find_failures_of_the_night() -> Iterator[str]:
+def _read_record() -> dict[str, Any] | None:
     record = find_record()
-    yield from find_failures_of_the_night(json.loads(record.read_text("utf-8")) if record.exists() else None)
+    return json.loads(record.read_text("utf-8")) if record.exists() else None
 
 
 def compare(first: Path, second: Path) -> Iterator[str]:

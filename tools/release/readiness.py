@@ -45,3 +45,10 @@ def find_failures_of_the_night(record: Mapping[str, Any] | None) -> Iterator[str
     for state, words in (("failed", "failed"), ("not_run", "did not run")):
         if names := record[state]:
             yield f"parts of make nightly {words}: {', '.join(names)}"
+
+
+def list_skipped(record: Mapping[str, Any] | None) -> Iterator[str]:
+    """What a record of `make nightly` does not show, because this machine has no program for it."""
+    for name, part in (record or {"parts": {}})["parts"].items():
+        for line in part.get("skipped", ()):
+            yield f"make nightly, {name}: {line}"

@@ -19,6 +19,7 @@ from tools.release.readiness import (
     find_failures_of_the_night,
     find_missing_section,
     find_wrong_version,
+    list_skipped,
 )
 
 pytestmark = pytest.mark.repository
@@ -75,6 +76,13 @@ def test_what_is_not_committed_is_refused() -> None:
 def test_the_record_of_the_night_must_be_green(record: dict[str, Any] | None, expected: list[str]) -> None:
     found = list(find_failures_of_the_night(record))
     assert [reason.removeprefix("parts of make nightly ") for reason in found] == expected
+
+
+def test_a_release_names_what_the_night_skipped() -> None:
+    skipped = "SKIPPED [1] tests/test_image.py:50: there is no image"
+    parts = {"image": {"result": "ok", "skipped": [skipped]}, "fuzz": {"result": "not run"}}
+    assert list(list_skipped({"parts": parts})) == [f"make nightly, image: {skipped}"]
+    assert list(list_skipped(None)) == []
 
 
 def test_an_archive_depends_on_the_content_alone(tmp_path: Path) -> None:
