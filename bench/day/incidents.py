@@ -345,7 +345,7 @@ _OF_UPSTREAM_MORE: Final = (
     ),
     Incident(
         "portal that redirects",
-        _of_upstream("redirect", location="https://login.example/"),
+        _of_upstream("redirect", status=302, location="https://login.example/"),
         "is down: upstream-refused: .* another origin",
         _UP,
         "outage upstream-refused redirect",
