@@ -272,3 +272,21 @@ async def test_a_certificate_that_cannot_be_used_is_a_line_with_its_remedy(
             assert (await proxy.get("/10.5555/a")).status == 502
     (line,) = [line for line in caplog.messages if "upstream 1" in line]
     assert remedy in line
+
+
+@pytest.mark.parametrize(
+    ("detail", "sign"),
+    [
+        ("ConnectError: Name or service not known", "dns"),
+        ("ConnectError: Temporary failure in name resolution", "dns"),
+        ("ConnectError: self-signed certificate", "certificate"),
+        ("ConnectError: Connect call failed ('192.0.2.1', 443)", ""),
+    ],
+)
+def test_a_host_without_address_and_a_certificate_narrow_the_cause_of_an_outage_down(
+    written: Written, detail: str, sign: str
+) -> None:
+    for _ in range(2):
+        written.log.failure(UpstreamUnreachable(detail=detail), is_open=True)
+    (outage,) = written.log.outages.read()
+    assert (outage.cause.token, outage.cause.sign) == ("upstream-unreachable", sign)

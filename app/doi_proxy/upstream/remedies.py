@@ -1,4 +1,7 @@
-"""What an operator can do about a query that was not sent or not answered, by the failure and its words."""
+"""What an operator can do about a query that was not sent or not answered, by the failure and its words.
+
+The words of a library also narrow the cause down: see `sign_of`.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,31 @@ from doi_proxy.errors import CouldNotVerify, UpstreamRefused
 
 CORRECT_ADDRESS: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
 _EGRESS_LOGIN: Final = "set the user and the password of the egress proxy in HTTPS_PROXY or HTTP_PROXY"
-#: Words in the messages of OpenSSL, the resolver of names and the kernel, and what to do. The first one counts.
+_NO_ADDRESS: Final = "correct the address of the upstream, or check the DNS of this machine"
+#: Words in the messages of OpenSSL, the resolver of names and the kernel, their sign, and what to do. The first counts.
 _REMEDIES: Final = (
-    ("proxy authentication required", _EGRESS_LOGIN),
-    ("certificate has expired", "check the clock of this machine; otherwise the upstream must renew its certificate"),
-    ("certificate is not yet valid", "check the clock of this machine"),
-    ("certificate is not valid for", "correct the address of the upstream: its certificate is for another host"),
-    ("certificate", "set upstream_ca_bundle to the certificate authority of the upstream, or of the egress proxy"),
-    ("wrong_version_number", "correct the address of the upstream: this port does not speak TLS"),
-    ("connect call failed", CORRECT_ADDRESS),
-    ("name resolution", "check the DNS of this machine"),
-    ("name or service not known", "correct the address of the upstream, or check the DNS of this machine"),
-    ("no address associated", "correct the address of the upstream, or check the DNS of this machine"),
+    ("proxy authentication required", "", _EGRESS_LOGIN),
+    (
+        "certificate has expired",
+        "certificate",
+        "check the clock of this machine; otherwise the upstream must renew its certificate",
+    ),
+    ("certificate is not yet valid", "certificate", "check the clock of this machine"),
+    (
+        "certificate is not valid for",
+        "certificate",
+        "correct the address of the upstream: its certificate is for another host",
+    ),
+    (
+        "certificate",
+        "certificate",
+        "set upstream_ca_bundle to the certificate authority of the upstream, or of the egress proxy",
+    ),
+    ("wrong_version_number", "", "correct the address of the upstream: this port does not speak TLS"),
+    ("connect call failed", "", CORRECT_ADDRESS),
+    ("name resolution", "dns", "check the DNS of this machine"),
+    ("name or service not known", "dns", _NO_ADDRESS),
+    ("no address associated", "dns", _NO_ADDRESS),
 )
 
 
@@ -55,7 +71,13 @@ _OF_TOKENS: Final = {
 def find_remedy(detail: str) -> str:
     """What to do about a failure with this text. Empty if no remedy is known."""
     text = detail.lower()
-    return next((remedy for words, remedy in _REMEDIES if words in text), "")
+    return next((remedy for words, _, remedy in _REMEDIES if words in text), "")
+
+
+def sign_of(error: CouldNotVerify) -> str:
+    """What narrows the token of an error down: its sign, `dns` or `certificate`. Empty if nothing does."""
+    text = error.detail.lower()
+    return error.sign or next((sign for words, sign, _ in _REMEDIES if words in text), "")
 
 
 def remedy_of(error: CouldNotVerify) -> str:

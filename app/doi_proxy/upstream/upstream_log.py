@@ -12,7 +12,7 @@ from typing import Final
 
 from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
 from doi_proxy.system.incidents import Cause, Incidents
-from doi_proxy.upstream.remedies import remedy_of
+from doi_proxy.upstream.remedies import remedy_of, sign_of
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class UpstreamLog:
         elif self._is_another_cause(error, now):
             self._causes[_cause_of(error)] = now
             self.outages.begin(now, _cause_of(error))
-            state = f"down by {error.token} {error.sign}"
+            state = f"down by {error.token} {sign_of(error)}"
             self._write(
                 state, "is still down, for another reason after %.0f s: %s", self.down_seconds, _describe(error)
             )
@@ -182,7 +182,7 @@ class BudgetLog:
 
 
 def _cause_of(error: CouldNotVerify) -> Cause:
-    return Cause(error.token, error.sign)
+    return Cause(error.token, sign_of(error))
 
 
 def _describe(error: CouldNotVerify) -> str:

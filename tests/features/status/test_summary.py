@@ -155,6 +155,11 @@ ALL_WRONG: Final = Facts(
             UNANSWERED,
             "Many names get no answer: queries are refused (HTTP status 503). 100% of the names get no answer. ",
         ),
+        (
+            replace(FINE, cause="upstream-unreachable", sign="dns"),
+            UNANSWERED,
+            "Many names get no answer: no connection (its host has no address in the DNS). 100% of the names ",
+        ),
         (FINE, UNANSWERED, "Many names get no answer. 100% of the names get no answer. "),
         (replace(FINE, store="failing"), None, "The store fails. "),
         (replace(FINE, store="read-only", mode="sealed"), None, "The store can be read, but not written. "),

@@ -100,8 +100,8 @@ class EventStatus(BaseModel):
     )
     sign: str = Field(
         "",
-        description="What narrows the cause down: `page` (of HTML), `redirect`, the HTTP status of a refusal, or the "
-        "signal or the status with which a worker ended.",
+        description="What narrows the cause down: `page` (of HTML), `redirect`, `dns`, `certificate`, the HTTP status "
+        "of a refusal, or the signal or the status with which a worker ended.",
     )
 
 
