@@ -45,6 +45,8 @@ _SETTINGS: Final[dict[str, object]] = {
     # Both are full after some minutes, and memory has to stay as it is from then on.
     "cache_memory_bytes": "2M",
     "express_memory_bytes": "2M",
+    # Fits into half of a small disk.
+    "store_max_bytes": "8M",
 }
 _WORKERS: Final = 2
 #: The shares of the day before the first incident and after the last one.

@@ -81,6 +81,8 @@ class Incident:
     event: str = ""
     #: Each worker of a machine has its own lines about it.
     by_worker: bool = False
+    #: Not every machine meets it.
+    can_pass_unnoticed: bool = False
     #: The least seconds that it lasts.
     seconds: float = 5.0
 
@@ -302,9 +304,10 @@ _OF_UPSTREAM: Final = (
     Incident(
         "upstream answers 429",
         _of_upstream("status", status=429, retry_after=15),
-        "gets no queries for .*: upstream-refused: .* 429",
+        # A machine may hear of the pause from the other one.
+        "gets no queries for .*: (upstream-refused: .* 429|upstream-paused)",
         "gets queries again",
-        "pause upstream-refused 429",
+        "pause upstream-",
     ),
     Incident(
         "upstream answers 403",
@@ -360,7 +363,11 @@ _OF_RELOADS: Final = (
     Incident("reload", _reloaded),
     Incident("reload of a wrong file", _reload_failed, "reload failed", "", "reload-failed"),
 )
+#: Restarts come first: at the end, memory has to be that of processes that have run for long.
 SQLITE: Final = (
+    Incident("service restarted", _restarted, event="drain"),
+    Incident("worker killed", _worker_killed, r"worker \d .* was ended by SIGKILL", "", "worker signal SIGKILL"),
+    Incident("worker stopped", _worker_stopped, "has not answered for 60 s", "", "worker silent", seconds=75.0),
     *_OF_UPSTREAM,
     *_OF_UPSTREAM_MORE,
     Incident(
@@ -373,25 +380,24 @@ SQLITE: Final = (
     ),
     Incident("disk of the store full", _disk_full, _STORE_DOWN + ".*full", _STORE_UP, "store", by_worker=True),
     Incident("store locked", _store_locked, _STORE_DOWN + ".*locked", _STORE_UP, "store", by_worker=True),
-    Incident("worker killed", _worker_killed, r"worker \d .* was ended by SIGKILL", "", "worker signal SIGKILL"),
     *_OF_RELOADS,
     *_OF_CLIENTS,
-    Incident("worker stopped", _worker_stopped, "has not answered for 60 s", "", "worker silent", seconds=75.0),
-    Incident("service restarted", _restarted),
 )
 VALKEY: Final = (
+    Incident("machine stopped", _machine_stopped),
+    Incident("machine killed", _machine_killed),
     *_OF_UPSTREAM,
     Incident("Valkey stopped, both", _valkey_stopped, _STORE_DOWN, _STORE_UP, "store"),
     Incident("Valkey failed over", _valkey_failed_over, _STORE_DOWN, _STORE_UP, "store"),
     Incident("Valkey killed, both", _valkey_killed, _STORE_DOWN, _STORE_UP, "store"),
     Incident("Valkey full", _valkey_full, _STORE_DOWN, _STORE_UP, "store"),
     Incident("Valkey emptied", _valkey_emptied),
-    Incident("Valkey closes all connections", _valkey_disconnects),
-    Incident("Sentinels killed", _sentinels_killed),
+    Incident(
+        "Valkey closes all connections", _valkey_disconnects, _STORE_DOWN, _STORE_UP, "store", can_pass_unnoticed=True
+    ),
+    Incident("Sentinels killed", _sentinels_killed, _STORE_DOWN, _STORE_UP, "store", can_pass_unnoticed=True),
     *_OF_RELOADS,
     *_OF_CLIENTS,
-    Incident("machine stopped", _machine_stopped),
-    Incident("machine killed", _machine_killed),
 )
 
 

@@ -39,9 +39,9 @@ def judge_incident(
     wrong = [str(event) for event in events if event not in expected or not event.has_ended]
     writers = machines * (workers if incident.by_worker else 1)
     is_right = (
-        bool(incident.begins) <= len(begins) <= writers
+        (bool(incident.begins) and not incident.can_pass_unnoticed) <= len(begins) <= writers
         and len(ends) == (len(begins) if incident.ends else 0)
-        and bool(incident.event) <= len(expected) <= machines
+        and (bool(incident.event) and not incident.can_pass_unnoticed) <= len(expected) <= machines
         and not others
         and not wrong
     )

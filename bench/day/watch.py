@@ -88,7 +88,7 @@ class Watch:
         for number, status in enumerate(await self._statuses()):
             for event in status.get("events", ()):
                 if event["at"] >= int(since) and event["kind"] not in ("start", "reload"):
-                    ended = event["until"] is not None or event["kind"] in ("worker", "reload-failed", "clock")
+                    ended = event["until"] is not None or event["kind"] in ("worker", "reload-failed", "clock", "drain")
                     found.append(Event(number, event["kind"], event["cause"], event["sign"], event["at"], ended))
         return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.day.incidents import SQLITE, Incident
@@ -33,6 +35,8 @@ _STORE_EVENT = Event(0, "store", "store-locked", "", 5.0, has_ended=True)
         (_INCIDENT, [_DOWN, _UP], [Event(0, "outage", "upstream-unreachable", "", 5.0, has_ended=False)], False),
         (_BY_WORKER, [_LOCKED, _LOCKED, _OPEN, _OPEN], [_STORE_EVENT], True),
         (_BY_WORKER, [_LOCKED, _LOCKED, _OPEN], [_STORE_EVENT], False),
+        (replace(_INCIDENT, can_pass_unnoticed=True), [], [], True),
+        (replace(_INCIDENT, can_pass_unnoticed=True), [_DOWN], [_EVENT], False),
         (Incident("none", _INCIDENT.lasts), [], [], True),
         (Incident("none", _INCIDENT.lasts), [_UP], [], False),
     ],
