@@ -268,7 +268,9 @@ def _is_right(run: Run, lines: Lines) -> bool:
 
 
 def _claim(label: str, run: Run, lines: Lines) -> Claim:
-    return Claim(f"{label}, {run.label}: rows, order, verdicts and one query a name", _is_right(run, lines), ">=", 1)
+    return Claim(
+        f"{label}, {run.label}: rows, order, verdicts and one query a name", float(_is_right(run, lines)), ">=", 1
+    )
 
 
 def _row(label: str, run: Run, lines: Lines) -> tuple[str, ...]:
