@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 
 import pytest
 
 from doi_proxy.server.connections import WRITE_TIMEOUT, Reason
 from doi_proxy.server.malformed_requests import MalformedRequests
+from doi_proxy.server.protocol import ServerProtocol
+from tests.clock import Clock
 from tests.constants import PER_CLIENT
 from tests.server.served import served, statuses
 from tests.server.test_requests import GET, LAST
+from tests.server.ways import Server, Wire
+from tests.table import table
 from tests.world.service import CLIENT
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +43,34 @@ async def test_a_body_that_drips_after_its_answer_is_not_waited_for() -> None:
                 await writer.drain()
                 await asyncio.sleep(1)
         assert server.connections.closed[Reason.FINISHED] == 1
+
+
+async def test_a_connection_is_idle_from_the_time_when_its_client_has_read_the_answer() -> None:
+    async with served() as server:
+        await server.put("10.1000/BIG", size=200_000)
+        reader, writer = await server.connect()
+        writer.write(GET.replace(b"/10.1000/182", b"/api/handles/10.1000/big"))
+        await asyncio.sleep(20)
+        assert server.unsent > 0
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(re.findall(rb"content-length: ([0-9]+)", head)[0]))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await reader.read() == b""
+        assert 75 < loop.time() - began < 78
+
+
+@table(("reason", "is_aborted"), [(Reason.IDLE, False), (Reason.BODY_TIMEOUT, False), (Reason.CAP, True)])
+async def test_only_a_connection_over_tls_that_gives_way_is_closed_without_its_close_notify(
+    reason: Reason, is_aborted: bool
+) -> None:
+    server, wire = Server(Clock(), ServerProtocol), Wire()
+    protocol = ServerProtocol(server._config, server.state, {})
+    protocol.connection_made(wire)
+    protocol.scheme = "https"
+    protocol.expire(reason)
+    assert (wire.closed, wire.aborted) == (True, is_aborted)
+    await server.close()
 
 
 async def test_a_client_that_does_not_read_gives_way_at_the_cap() -> None:

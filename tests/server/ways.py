@@ -66,12 +66,12 @@ class NoUpstream:
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps what is written."""
+    """A transport that keeps what is written. `details` are for `get_extra_info`."""
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 80)})
+    def __init__(self, **details: Any) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 80)} | details)
         self.written = b""
-        self.closed = False
+        self.closed = self.aborted = False
 
     def write(self, data: Any) -> None:
         self.written += bytes(data)
@@ -83,7 +83,7 @@ class Wire(asyncio.Transport):
         self.closed = True
 
     def abort(self) -> None:
-        self.closed = True
+        self.closed = self.aborted = True
 
     def can_write_eof(self) -> bool:
         return False

@@ -130,7 +130,8 @@ class ServerProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         super().resume_writing()
-        self._unsent = 0
+        # The next sweep may find nothing unsent: the connection is idle from now, not from its request.
+        self._unsent, self.since = 0, self._connections.now
         self._advance()
 
     def _settle(self) -> None:
