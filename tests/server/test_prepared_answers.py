@@ -4,6 +4,7 @@ as we know it."""
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -29,13 +30,13 @@ from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.server.application import application_of
 from doi_proxy.server.generations import Generations
 from doi_proxy.server.plain_head import read_plain
-from doi_proxy.server.prepared_answers import MAX_HEADS, PreparedAnswers
+from doi_proxy.server.prepared_answers import CLIENT_SAMPLE, MAX_HEADS, PreparedAnswers
 from doi_proxy.server.protocol import USED, ServerProtocol
 from doi_proxy.web.application import Application
 from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.examples import examples
-from tests.server.ways import NOWHERE, URL, FullPathProtocol, Server, Ways, lane_uses
+from tests.server.ways import NOWHERE, URL, FullPathProtocol, Server, Ways, Wire, lane_uses
 from tests.table import table
 
 BROWSER = ("Accept: text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language: de, en;q=0.5", "Cookie: a=b")
@@ -173,6 +174,34 @@ async def test_pages_and_targets_with_a_query_take_the_lane_from_the_third_time(
     assert uses == []
     await server.answers(get(path, *BROWSER) + get(path, *BROWSER, method="HEAD"))
     assert uses == [("GET", status), ("HEAD", status)]
+
+
+async def test_prepared_answers_are_counted_for_their_clients_once_in_a_sample() -> None:
+    server, counted = Server(Clock(), ServerProtocol), list[tuple[str, int]]()
+    prepared = server.application.prepared
+    assert isinstance(prepared, PreparedAnswers)
+    prepared._count_client = lambda client, requests: counted.append((client, requests))
+    await server.answers(get("/10.1000/182"))
+    await server.answers(get("/10.1000/182", "X-Forwarded-For: 203.0.113.9") * 2 * CLIENT_SAMPLE)
+    assert counted == [("203.0.113.9", CLIENT_SAMPLE)] * 2
+
+
+@table("header", ["X-Forwarded-For: {}", "x-forwarded-for: {}"])
+async def test_a_prepared_answer_is_logged_for_the_client_that_its_front_proxy_names(header: str) -> None:
+    server = Server(Clock(), ServerProtocol, privacy=0)
+    clients = ["203.0.113.9", "203.0.113.9", "198.51.100.7", "198.51.100.7", "203.0.113.9"]
+    for language, client in enumerate(clients):
+        await server.answers(get("/10.1000/182", f"Accept-Language: x-{language}", header.format(client)))
+    assert [json.loads(line)["client"] for line in server.lines] == clients
+
+
+async def test_a_client_that_left_before_its_request_was_read_has_an_empty_address() -> None:
+    server, wire = Server(Clock(), FullPathProtocol, privacy=0), Wire(peername=None)
+    protocol = FullPathProtocol(server._config, server.state, {})
+    protocol.connection_made(wire)
+    protocol.data_received(get("/10.1000/182"))
+    await asyncio.gather(*server.state.tasks)
+    assert wire.written.startswith(b"HTTP/1.1 302 ")
 
 
 async def test_an_alias_has_a_prepared_answer_if_the_service_knows_its_own_url() -> None:
