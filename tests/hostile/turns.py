@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.processes import Process, until
+from tests.cluster.processes import START_DEADLINE, Process, until
 from tests.cluster.raw_http import Answered, ask
 
 #: The most processor time that one turn of the event loop may take, in milliseconds: all other requests wait for it.
@@ -20,8 +20,6 @@ MAX_TURN_MS: Final = 20.0
 _REFERENCE_MS: Final = 12.0
 #: Measurements of one unit of work, of which the least counts: another program can empty the processor's caches.
 REPEATS: Final = 5
-_START_SECONDS: Final = 60.0
-_ANSWER_SECONDS: Final = 60.0
 #: Runs a checkout's program on asyncio's own loop, and logs the processor time of each of its turns, in milliseconds.
 TIMED: Final = """
 import asyncio, runpy, sys, time, uvloop
@@ -89,7 +87,7 @@ class TimedProxy:
             except (OSError, EOFError, TimeoutError):
                 return False
 
-        await until(answers, _START_SECONDS, self.process.log)
+        await until(answers, START_DEADLINE, self.process.log)
         self._barrier = target
 
     async def measure(self, exchange: Exchange) -> tuple[float, Answered]:
@@ -101,7 +99,7 @@ class TimedProxy:
             method=exchange.method,
             headers=exchange.headers,
             body=exchange.body,
-            deadline=_ANSWER_SECONDS,
+            deadline=START_DEADLINE,
         )
         # A later turn answers this request, so all earlier turns are logged by then.
         await ask(self.port, self._barrier)

@@ -191,14 +191,14 @@ async def test_a_reload_denies_a_network_in_every_process(workers: int, start: A
     proxy.process.send(signal.SIGHUP)
 
     async def is_denied() -> bool:
-        return {(await proxy.ask(f"/{NAME}")).status for _ in range(SOME)} == {403}
+        return {answer.status for answer in await proxy.ask_each(f"/{NAME}")} == {403}
 
     await until(is_denied, PATIENCE, "every process denies this network")
     path.write_text("")
     proxy.process.send(signal.SIGHUP)
 
     async def is_admitted() -> bool:
-        return {(await proxy.ask(f"/{NAME}")).status for _ in range(SOME)} == {302}
+        return {answer.status for answer in await proxy.ask_each(f"/{NAME}")} == {302}
 
     await until(is_admitted, PATIENCE, "no process denies it")
     assert "need a restart" not in proxy.process.log
