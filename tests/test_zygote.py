@@ -15,7 +15,7 @@ import pytest
 from tests.zygote import REAL_STARTS, can_fork
 
 pytestmark = [
-    pytest.mark.process,
+    pytest.mark.repository,
     pytest.mark.skipif(not can_fork(), reason=f"starts are real: no Linux, `make cov`, or {REAL_STARTS}"),
 ]
 
@@ -31,12 +31,7 @@ def start(*arguments: str, **more: Any) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize(
     ("arguments", "given"),
-    [
-        (("config",), ""),
-        (("parse", "-"), "doi:10.1000/182\nnone\n"),
-        (("config", "--nope"), ""),
-        (("serve", "--seed", "missing"), ""),
-    ],
+    [(("parse", "-"), "doi:10.1000/182\nnone\n"), (("serve", "--seed", "missing"), "")],
 )
 def test_it_says_and_ends_like_a_real_start(arguments: tuple[str, ...], given: str) -> None:
     # With a descriptor to pass on, a start is real.

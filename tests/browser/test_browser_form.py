@@ -12,7 +12,7 @@ from tests.browser.site import EVERY_FORMAT, LANDING_TITLE, UNKNOWN, WORK, Site
 from tests.browser.test_browser_pages import SCHEMES, TELEPHONE, assert_fits
 from tests.browser.watched import Visit
 
-pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.nightly]
 
 
 async def enter(page: Page, text: str) -> None:
@@ -101,7 +101,6 @@ HEADINGS = {
 }
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("language", HEADINGS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_the_pages_after_a_form_fit_a_telephone_and_axe_finds_nothing(

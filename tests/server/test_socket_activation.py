@@ -39,7 +39,7 @@ except ConfigurationError as error:
 
 @pytest.mark.process
 @pytest.mark.anyio
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.nightly), 2])
 async def test_a_restart_refuses_no_connection(workers: int, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
         port, descriptor = listening.getsockname()[1], listening.fileno()

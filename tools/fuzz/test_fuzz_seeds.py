@@ -28,11 +28,11 @@ def test_each_target_has_seeds() -> None:
     assert {seed.parent.name for seed in _SEEDS} == {*TARGETS, *SERVICES} == {*TARGET_NAMES, *SERVICE_NAMES}
 
 
-@pytest.mark.process
+@pytest.mark.repository
 def test_property_tests_are_found_by_their_marker() -> None:
-    found = property_tests(Path(__file__).parents[2] / "tests/server")
-    assert "tests/server/test_requests.py" in found
-    assert "tests/server/test_signals.py" not in found
+    found = property_tests(Path(__file__).parents[2] / "tests/networks")
+    assert "tests/networks/test_network_list.py" in found
+    assert "tests/networks/test_allowed_addresses.py" not in found
 
 
 @table("seed", _SEEDS, ids=lambda seed: f"{seed.parent.name}-{seed.name}")

@@ -61,7 +61,10 @@ def send(url: str, client: str, requests: int, names: tuple[str, ...]) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("names", [(), HEADERS], ids=["direct", "front proxy"])
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param((), id="direct", marks=pytest.mark.nightly), pytest.param(HEADERS, id="front proxy")],
+)
 async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: Path, names: tuple[str, ...]) -> None:
     records = {"10.1000/182": "https://publisher.example/"}
     limits = {"client_rate": 100_000, "client_burst": 100_000}

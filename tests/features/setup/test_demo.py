@@ -89,7 +89,7 @@ def test_in_a_terminal_keys_begin_an_outage_and_end_the_demo() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("end", ["signal", "closed"])
+@pytest.mark.parametrize("end", [pytest.param("signal", marks=pytest.mark.nightly), "closed"])
 def test_a_demo_that_is_ended_leaves_no_proxy(end: str) -> None:
     with demo_in_terminal() as (demo, terminal):
         address = address_in(read_until(terminal, b"302"))
