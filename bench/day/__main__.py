@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -132,6 +133,8 @@ def main() -> int:
     table = SQLITE if chosen.store == "sqlite" else VALKEY
     if unknown := set(chosen.only) - {incident.name for incident in table}:
         parser.error(f"there is no incident {', '.join(sorted(unknown))}")
+    # SIGTERM raises an exception, which ends the processes of the day.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     incidents = [incident for incident in table if not chosen.only or incident.name in chosen.only]
     section = asyncio.run(_run(chosen.minutes, chosen.rate, chosen.store, incidents, chosen.logs))
     print(write_section(section), flush=True)

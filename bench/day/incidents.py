@@ -365,7 +365,7 @@ _OF_RELOADS: Final = (
 )
 #: Restarts come first: at the end, memory has to be that of processes that have run for long.
 SQLITE: Final = (
-    Incident("service restarted", _restarted, event="drain"),
+    Incident("service restarted", _restarted),
     Incident("worker killed", _worker_killed, r"worker \d .* was ended by SIGKILL", "", "worker signal SIGKILL"),
     Incident("worker stopped", _worker_stopped, "has not answered for 60 s", "", "worker silent", seconds=75.0),
     *_OF_UPSTREAM,

@@ -87,8 +87,8 @@ class Watch:
         found = []
         for number, status in enumerate(await self._statuses()):
             for event in status.get("events", ()):
-                if event["at"] >= int(since) and event["kind"] not in ("start", "reload"):
-                    ended = event["until"] is not None or event["kind"] in ("worker", "reload-failed", "clock", "drain")
+                if event["at"] >= int(since) and event["kind"] not in ("start", "reload", "drain"):
+                    ended = event["until"] is not None or event["kind"] in ("worker", "reload-failed", "clock")
                     found.append(Event(number, event["kind"], event["cause"], event["sign"], event["at"], ended))
         return found
 
