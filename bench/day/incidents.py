@@ -367,7 +367,7 @@ _OF_RELOADS: Final = (
 SQLITE: Final = (
     Incident("service restarted", _restarted),
     Incident("worker killed", _worker_killed, r"worker \d .* was ended by SIGKILL", "", "worker signal SIGKILL"),
-    Incident("worker stopped", _worker_stopped, "has not answered for 60 s", "", "worker silent", seconds=75.0),
+    Incident("worker stopped", _worker_stopped, r"has not answered for \d+ s", "", "worker silent", seconds=75.0),
     *_OF_UPSTREAM,
     *_OF_UPSTREAM_MORE,
     Incident(
