@@ -205,3 +205,22 @@ async def test_a_reply_that_announces_too_much_is_refused_before_it_is_read(
     with pytest.raises(StoreError, match="Its reply is too long"):
         await store.get(NAMES[0])
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("NOAUTH Authentication required.", "correct the user and the password in the store URL"),
+        ("OOM command not allowed when used memory > 'maxmemory'.", "raise maxmemory of the server"),
+        (
+            "READONLY You can't write against a read only replica.",
+            "name the primary, or the Sentinels, in the store URL",
+        ),
+    ],
+)
+async def test_a_refusal_says_what_to_do(relay: Relay, error: str, remedy: str) -> None:
+    store = open_store(relay, Clock())
+    relay.command, relay.reply = b"GET", f"-{error}\r\n".encode()
+    with pytest.raises(StoreError, match=remedy):
+        await store.get(NAMES[0])
+    await store.close()

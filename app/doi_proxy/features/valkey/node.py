@@ -40,6 +40,14 @@ Words = Sequence[str | bytes | float]
 PAUSE: Final = 1.0
 #: The reply to a new connection beyond the server's `maxclients`.
 _TOO_MANY_CLIENTS: Final = "max number of clients reached"
+_LOGIN: Final = "correct the user and the password in the store URL"
+#: Words in the replies of a server that refuses commands, and what to do.
+_REMEDIES: Final = (
+    ("Authentication required", _LOGIN),
+    ("invalid username-password", _LOGIN),
+    ("used memory > 'maxmemory'", "raise maxmemory of the server, or set its maxmemory-policy to volatile-lru"),
+    ("read only replica", "name the primary, or the Sentinels, in the store URL"),
+)
 
 
 class Access(Enum):
@@ -226,7 +234,9 @@ def _describe(error: Exception) -> str:
     if isinstance(error, RedisClusterException):
         while (cause := error.__cause__ or error.__context__) is not None and isinstance(cause, Exception):
             error = cause
-    return str(error) or type(error).__name__
+    text = str(error) or type(error).__name__
+    remedy = next((remedy for words, remedy in _REMEDIES if words in text), "")
+    return f"{text.rstrip('.')}; {remedy}" if remedy else text
 
 
 def _is_reply(error: Exception) -> bool:
