@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -20,6 +22,28 @@ _TOKEN_HINT: Final = "set DOI_PROXY_ADMIN_TOKEN_FILE to the proxy's own"  # noqa
 #: What the challenge of the admin API has (RFC 6750, section 3).
 _REALM: Final = 'realm="doi-proxy admin"'
 _HINTS: Final = {http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"}
+
+
+@contextmanager
+def send_request(
+    connect: Callable[[], Exchange],
+    token: str | None,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes | None = None,
+) -> Iterator[tuple[int, Exchange]]:
+    """The status and the exchange of a request, which is sent with the token only after the challenge of the admin API.
+
+    Another program may listen at the address of a proxy that does not run. `connect` makes an exchange for each try.
+    """
+    with connect() as exchange:
+        status = exchange.send(method, target, headers, body)
+        if token is None or not _requests_token(status, exchange):
+            yield status, exchange
+            return
+    with connect() as exchange:
+        yield exchange.send(method, target, {**headers, "Authorization": f"Bearer {token}"}, body), exchange
 
 
 class AdminClient:
@@ -58,15 +82,10 @@ class AdminClient:
         return self._send("GET", "/status?format=json")
 
     def _send(self, method: str, target: str, body: bytes | None = None) -> dict[str, Any]:
-        """Send a request without the token, and again with it only after the challenge of the admin API."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        with Exchange(self._server, _TIMEOUT) as exchange:
-            status = exchange.send(method, target, headers, body)
-            if self._token is None or not _requests_token(status, exchange):
-                return self._read(status, exchange)
-        headers["Authorization"] = f"Bearer {self._token}"
-        with Exchange(self._server, _TIMEOUT) as exchange:
-            return self._read(exchange.send(method, target, headers, body), exchange)
+        connect = partial(Exchange, self._server, _TIMEOUT)
+        with send_request(connect, self._token, method, target, headers, body) as (status, exchange):
+            return self._read(status, exchange)
 
     def _read(self, status: int, exchange: Exchange) -> dict[str, Any]:
         if status != http.client.OK:

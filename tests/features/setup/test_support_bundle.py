@@ -109,6 +109,24 @@ def test_without_a_proxy_and_a_store_it_says_what_is_missing(
     assert "this exists, and no file is replaced; name another file" in capsys.readouterr().err
 
 
+async def test_a_stranger_on_the_port_does_not_get_the_token(tmp_path: Path) -> None:
+    heads, tasks, writers = list[bytes](), set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(
+            b'HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm="router"\r\nContent-Length: 0\r\n\r\n'
+        )
+
+    server = await asyncio.start_server(accept_into(tasks, writers, refuse), "127.0.0.1", 0)
+    output, port = tmp_path / "bundle.tar.gz", server.sockets[0].getsockname()[1]
+    flags = ["--server", f"http://127.0.0.1:{port}", "--store-url", "memory:", "--bundle", str(output)]
+    assert await asyncio.to_thread(main, ["check", *flags]) == 0
+    await close_server(server, tasks, writers)
+    assert len(heads) == 3
+    assert not any(TOKEN.encode() in head for head in heads)
+
+
 async def test_a_server_that_answers_for_ever_ends_no_fetch_later_than_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

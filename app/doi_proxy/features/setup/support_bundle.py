@@ -15,6 +15,7 @@ import sys
 import tarfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import distributions
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Any, Final
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import CommandContext
 from doi_proxy.features.setup.described_settings import describe_settings
+from doi_proxy.proxy_client.admin import send_request
 from doi_proxy.proxy_client.exchange import Exchange
 from doi_proxy.proxy_client.running_proxy import find_server
 from doi_proxy.proxy_client.server import ProxyServer
@@ -134,9 +136,8 @@ async def _describe_store(context: CommandContext) -> dict[str, Any]:
 
 def _fetch(server: ProxyServer, target: str, token: str | None) -> bytes:
     headers = {"Accept": "application/json, text/plain"}
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
-    with Exchange(server, _TIMEOUT, deadline=_DEADLINE) as exchange:
-        if exchange.send("GET", target, headers) not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
+    connect = partial(Exchange, server, _TIMEOUT, deadline=_DEADLINE)
+    with send_request(connect, token, "GET", target, headers) as (status, exchange):
+        if status not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
             raise exchange.refusal({})
         return exchange.read(_MAX_ANSWER)
