@@ -10,7 +10,7 @@ from typing import Final
 from bench.day.incidents import Incident
 from bench.day.watch import Event, Line
 
-#: In the line that precedes an outage: some names fail before the upstream is in doubt.
+#: In the line that may precede an outage: some names fail before the upstream is in doubt.
 _SUSPECTS: Final = "names without a usable answer: "
 
 
@@ -49,5 +49,5 @@ def judge_incident(
 
 
 def _is_expected(incident: Incident, line: Line) -> bool:
-    patterns = (incident.begins, incident.ends, _SUSPECTS if incident.begins else "")
+    patterns = (incident.begins, incident.ends, _SUSPECTS)
     return any(pattern and re.search(pattern, line.text) for pattern in patterns)
