@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final
 
 from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
+from doi_proxy.server.prepared_answers import MAX_ANSWER_BYTES
 from tests.simulation.history import ALL, Setup
 from tests.world.service import Worker
 from tests.world.valkey_data import Stream
@@ -17,6 +19,8 @@ GROWS: Final = "nothing grows beyond its bound"
 #: Of each worker whose store has what its memory has not: a third of what the names of a history take.
 MEMORY_BYTES: Final = 131_072
 STORE_BYTES: Final = 2 * 1024 * 1024
+#: Of each worker: a part of what the answers of a history take.
+PREPARED_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000
 #: Keys of Valkey that are not one of a name: buckets, notes, purges and announcements.
 _OTHER_KEYS: Final = 100
@@ -25,6 +29,15 @@ _KEYS_OF_A_NAME: Final = 2
 #: Tasks of a worker that has nothing to do, more than at its start: what it began when it was first needed.
 _MORE_TASKS: Final = 8
 _MEMORY: Final = re.compile(r"^doi_proxy_memory_bytes (\S+)$", re.MULTILINE)
+
+
+def count_prepared(worker: Worker) -> int:
+    """The bytes of the prepared answers of a worker."""
+    prepared: Any = worker.application.prepared
+    maps = [answers for shelf in (prepared._usual, prepared._rare) for answers in (shelf.targets, shelf.requests)]
+    found = [answer for answers in maps for age in (answers._young, answers._old) for answer in age.values()]
+    replies = chain.from_iterable(answer if isinstance(answer, tuple) else (answer,) for answer in found)
+    return sum({id(reply): reply.size for reply in replies}.values())
 
 
 class Bounds:
@@ -38,7 +51,7 @@ class Bounds:
     def settings(setup: Setup) -> dict[str, Any]:
         """Small bounds, which a history reaches."""
         small = {"cache_memory_bytes": MEMORY_BYTES, "store_max_bytes": STORE_BYTES} if setup.store == "file" else {}
-        return {**small, "max_connections": CONNECTIONS}
+        return {**small, "max_connections": CONNECTIONS, "express_memory_bytes": PREPARED_BYTES}
 
     def check(self) -> None:
         """Judge what can be seen from outside of the processes."""
@@ -55,6 +68,8 @@ class Bounds:
             self._require("announcements", longest, 2 * MAX_ANNOUNCEMENTS)
         for worker in self._world.workers:
             self._require("connections", worker.connections, CONNECTIONS)
+            # A map of them has one more than its weight.
+            self._require("bytes of prepared answers", count_prepared(worker), PREPARED_BYTES + 4 * MAX_ANSWER_BYTES)
 
     def check_end(self) -> None:
         """Judge a service that has had nothing to do for a while."""
