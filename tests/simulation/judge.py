@@ -381,7 +381,9 @@ class Judge:
             return
         if answer.exception() is not None:
             is_crowded = self.world.loop.time() < self._crowded_until
-            if not (is_crowded and self.busy[request.client] >= _FEW_CONNECTIONS):
+            # At the cap, a head that is not whole is closed too (docs/operations.md).
+            is_first_to_go = self.busy[request.client] >= _FEW_CONNECTIONS or request.dawdles_for > 0.0
+            if not (is_crowded and is_first_to_go):
                 self.report("every request is answered", f"{name}: {answer.exception()}")
             return
         reply, now = answer.result(), self.world.now()
