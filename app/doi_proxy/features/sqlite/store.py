@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -72,14 +72,15 @@ class SqliteStore:
         self._near = NearSearch(path, self._records)
         self._coordination_failure = ""
         self._coordination_failed_at = -inf
-        with file.translate_open_errors(path, "for writing"), file.exclusive_lock(path):
-            reading = file.connect(path, timeout=READ_TIMEOUT)
+        with file.translate_open_errors(path, "for writing"), file.exclusive_lock(path), ExitStack() as opened:
+            reading = opened.enter_context(closing(file.connect(path, timeout=READ_TIMEOUT)))
             self._place = StorePlace(path, reading)
             self._rows = Rows(path, reading, clock, report_damage=self._place.report_damage, records=self._records)
-            self._writing = file.connect(path, timeout=file.WRITE_TIMEOUT)
+            self._writing = opened.enter_context(closing(file.connect(path, timeout=file.WRITE_TIMEOUT)))
             for pragma in self._bounds.pragmas:
                 self._writing.execute(pragma)
             self._coordination = self._open_coordination()
+            opened.pop_all()  # closed by `close` from now on, not at the end of this block
         self._writer = BatchWriter(
             self._write,
             gather=gather,
