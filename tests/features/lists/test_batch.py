@@ -217,6 +217,18 @@ async def test_names_wait_for_the_budget_and_are_rate_limited_after_the_timeout(
         assert sum(bench.pauses) <= 2 * BOUNDS.timeout
 
 
+async def test_a_rest_of_the_timeout_that_the_clock_does_not_show_ends() -> None:
+    async with running(rate=1e-9, burst=1.0, bounds=replace(BOUNDS, timeout=2.0005)) as bench:
+
+        async def sleep_whole_milliseconds(seconds: float) -> None:
+            assert len(bench.pauses) < 10
+            await bench.sleep(int(seconds * 1_000) / 1_000)
+
+        bench.batches = replace(bench.batches, sleep=sleep_whole_milliseconds)
+        rows = await bench.run("10.5555/a", "10.5555/b", agency="none")
+        assert [row.verdict for row in rows] == [Verdict.NOT_FOUND, Verdict.RATE_LIMITED]
+
+
 # Its own clock does not follow the loop, so in virtual time the name would wait for ever.
 @pytest.mark.real_time
 async def test_a_name_is_queried_when_the_upstream_accepts_queries_again(bench: Bench) -> None:

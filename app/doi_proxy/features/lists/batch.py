@@ -55,6 +55,8 @@ _CHECKS_ALLOWANCE: Final = 20.0
 _CHECKS_SHARE: Final = 0.1
 #: The pause before another try if the failure names none, in seconds.
 _USUAL_PAUSE: Final = 1.0
+#: The shortest pause, in seconds. The rest of a timeout can be less than a clock shows, and would never end.
+_SHORTEST_PAUSE: Final = 0.01
 #: Seconds after which the event loop serves other requests. A row takes 20 to 200 microseconds, with suggestions up to
 #: a millisecond. Turns of 16 rows held the event loop for up to 27 ms of processor time, these for up to 3 ms.
 _TURN_LENGTH: Final = 0.000_5
@@ -258,7 +260,7 @@ class _Batch:
                 left = self._wait.record_failure(error, began, self._parts.timer())
                 if not left or not is_worth_waiting(error) or self._options.only_cached:
                     return judge_failure(error)
-                await self._parts.sleep(min(left, error.retry_after or _USUAL_PAUSE))
+                await self._parts.sleep(max(_SHORTEST_PAUSE, min(left, error.retry_after or _USUAL_PAUSE)))
             except FAILURES as error:
                 return judge_failure(as_failure(error))
             else:
