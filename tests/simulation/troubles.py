@@ -164,7 +164,9 @@ class Troubles:
             "replica": partial(setattr, keys, "is_replica", False),
             "failover": partial(setattr, keys, "is_replica", False),
         }
-        if self._begin_outage(seconds, end[what], is_silent=what in _SILENT):
+        # Sentinel's clients leave a primary that has become a replica (docs/valkey.md, "Sentinel").
+        is_left = what == "replica" and self._setup.has_replica
+        if self._begin_outage(seconds, end[what], is_silent=what in _SILENT or is_left):
             if what == "lose":
                 self._judge.lose_store()
             start[what]()
