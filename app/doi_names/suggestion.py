@@ -165,16 +165,11 @@ def _has_encoded_delimiters(text: str, name: HandleName) -> bool:
 
 def _rank(outcomes: list[exploration.AttemptOutcome], own_name: HandleName | None) -> tuple[Suggestion, ...]:
     """The likeliest names. If several outcomes have the same name, the likeliest of them counts."""
-    found: dict[str, tuple[int, Suggestion]] = {}
-    for outcome in outcomes:
+    found: dict[str, Suggestion] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.rank):
         attempt = outcome.attempt
         name = attempt.name
-        if name is None or name == own_name or not outcome.is_plausible:
-            continue
-        if name.key not in found or outcome.rank < found[name.key][0]:
-            found[name.key] = (
-                outcome.rank,
-                Suggestion(name, attempt.rules[0] if attempt.rules else _READ_AGAIN, attempt.confidence),
-            )
-    ordered = sorted(found.values(), key=lambda ranked: ranked[0])
-    return tuple(suggestion for _, suggestion in ordered[:MAX_SUGGESTIONS])
+        if name is not None and name != own_name and outcome.is_plausible:
+            rule = attempt.rules[0] if attempt.rules else _READ_AGAIN
+            found.setdefault(name.key, Suggestion(name, rule, attempt.confidence))
+    return tuple(found.values())[:MAX_SUGGESTIONS]
