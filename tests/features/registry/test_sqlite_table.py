@@ -141,6 +141,12 @@ def test_blocks_have_the_records_that_a_dictionary_has(
         assert registry_blocks.count_known(connection, some) == len(model.keys() & set(some))
 
 
+def test_the_records_of_a_prefix_begin_with_the_one_whose_name_is_the_prefix(table: RegistryTable) -> None:
+    table.write(rows(*(record(n) for n in range(100))))
+    for key in [f"10.1000/{n:05}" for n in range(100)]:
+        assert keys(table, key) == [key]
+
+
 @pytest.mark.parametrize("step", [1, 7, 50, 2_000])
 def test_a_delta_of_many_blocks_changes_what_it_has_and_nothing_else(table: RegistryTable, step: int) -> None:
     model = {one.name.key: one for one in (record(n) for n in range(10, 8_010, 2))}

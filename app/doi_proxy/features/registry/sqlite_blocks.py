@@ -23,14 +23,14 @@ from doi_proxy.store.compression import compress
 
 #: The block of a key: its first key, the number of its records, and its data.
 SELECT_BLOCK: Final = "SELECT first, records, data FROM registry_blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"
-# SQLite sorts blobs, which a damaged row can have as its key, after all text.
-_LATER: Final = "FROM registry_blocks WHERE first > ? AND first < x''"
-_ALL_LATER: Final = f"SELECT first, data {_LATER} ORDER BY first"
-#: The block of a key and the blocks after it. A key before the first block belongs to that block.
+#: The block of a key and the blocks after it. A key before the first block belongs to that block. SQLite sorts blobs,
+#: which a damaged row can have as its key, after all text.
 _SELECT_FROM: Final = (
     "SELECT first, records, data FROM registry_blocks WHERE first < x'' AND first >="
     " ifnull((SELECT max(first) FROM registry_blocks WHERE first <= ?), '') ORDER BY first LIMIT ?"
 )
+#: No limit of the blocks (SQLite, "The LIMIT clause").
+_ALL: Final = -1
 #: Limit of the blocks that one query reads.
 _MAX_AHEAD: Final = 64
 _PUT: Final = (
@@ -145,12 +145,7 @@ def find_near(
 
 def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") -> Iterator[wire.RegistryRow]:
     """The records whose key follows `after` and is `start` or follows it, in order. Damaged blocks are left out."""
-    lowest = max(after, start)
-    block = connection.execute(SELECT_BLOCK, (lowest,)).fetchone()
-    if block is not None:
-        lowest = block[0]
-        yield from (row for row in _try_unpack(block[0], block[2]) if row[0] > after and row[0] >= start)
-    for first, data in connection.execute(_ALL_LATER, (lowest,)):
+    for first, _, data in connection.execute(_SELECT_FROM, (max(after, start), _ALL)):
         yield from (row for row in _try_unpack(first, data) if row[0] > after and row[0] >= start)
 
 
