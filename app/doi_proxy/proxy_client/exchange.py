@@ -67,6 +67,8 @@ class Exchange:
         #: Held by the thread that uses the connection.
         self._in_use = threading.Lock()
         self._response: http.client.HTTPResponse | None = None
+        #: The header fields of the answer.
+        self.headers = Message()
         self._pieces: Iterator[bytes] = iter(())
         self._rest = b""
         #: The address of this machine that the connection has. Empty before the first request.
@@ -101,6 +103,7 @@ class Exchange:
             # http.client takes a head that ends early for a whole one.
             if self._is_interrupted:
                 raise OSError("interrupted")
+            self.headers = self._response.headers
             self._pieces, self._rest = self._read_pieces(self._response), b""
             return self._response.status
 
@@ -116,11 +119,6 @@ class Exchange:
         self.local_address = str(self._socket.getsockname()[0]) if self.server.socket_path is None else ""
 
     # --- The answer -----------------------------------------------------------------------------------------------
-
-    @property
-    def headers(self) -> Message:
-        """The header fields of the answer."""
-        return Message() if self._response is None else self._response.headers
 
     def read(self, most: int) -> bytes:
         """The rest of the answer. More than `most` bytes are a failure."""
