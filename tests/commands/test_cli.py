@@ -21,7 +21,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from doi_proxy.assembly.settings import Settings
 from doi_proxy.system.version import read_version
 from tests.certificates import self_signed
 
@@ -301,13 +300,3 @@ def test_an_error_about_a_setting_shows_no_password() -> None:
     for given in ("https://user:geheim@/", "ftp://user:geheim@host.example/"):
         ended = run("config", DOI_PROXY_UPSTREAM_URL=given)
         assert ended.returncode == 2 and "geheim" not in ended.stderr
-
-
-def test_help_names_every_command_and_every_setting() -> None:
-    commands = run("--help")
-    assert commands.returncode == 0
-    assert {"serve", "config", "check"} <= set(re.findall(r"[a-z]+", commands.stdout))
-    short = run("serve", "--help").stdout
-    assert "--help-settings" in short and "--upstream-rate" not in short
-    options = run("serve", "--help-settings").stdout
-    assert not [name for name in Settings.model_fields if f"--{name.replace('_', '-')} " not in options]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import UpstreamTimeout
 from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.options import ORDINARY
+from doi_proxy.resolver.options import ORDINARY, Conditions
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import KNOWN_SERVICES, Origin, Resolution, read_agency
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.which_ra import WhichRa
+from doi_proxy.upstream.source import AgencySource, ClientNetwork
 from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
@@ -60,10 +64,13 @@ def test_known_service_handles_are_keys() -> None:
 
 
 class Bench:
-    def __init__(self, upstream: FakeUpstream, with_upstream: WhichRa, alone: WhichRa) -> None:
+    def __init__(self, upstream: FakeUpstream, resolver: Resolver, source: AgencySource) -> None:
         self.upstream = upstream
-        self.with_upstream = with_upstream
-        self.alone = alone
+        self.resolver = resolver
+        self.with_upstream, self.alone = self.which_ra(source), self.which_ra(None)
+
+    def which_ra(self, agencies: AgencySource | None) -> WhichRa:
+        return WhichRa(self.resolver, PrefixChain(self.resolver), agencies)
 
     async def rows(self, *names: str, alone: bool = False) -> list[dict[str, str]]:
         which_ra = self.alone if alone else self.with_upstream
@@ -95,13 +102,27 @@ async def bench() -> AsyncIterator[Bench]:
         source = usual_api(upstream.url, clock=clock)
         failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
         resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
-        prefixes = PrefixChain(resolver)
         try:
-            yield Bench(upstream, WhichRa(resolver, prefixes, source), WhichRa(resolver, prefixes, None))
+            yield Bench(upstream, resolver, source)
         finally:
             await resolver.close()
             await source.aclose()
             await cache.close()
+
+
+class LateAgencies:
+    """A Which RA service that fails at a time of the event loop."""
+
+    def __init__(self, end: float) -> None:
+        self.end = end
+
+    async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
+        try:
+            async with asyncio.timeout_at(self.end):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            raise UpstreamTimeout from None
+        return []
 
 
 @pytest.mark.anyio
@@ -163,3 +184,17 @@ class TestRows:
         assert await bench.rows(*names) == [{"DOI": name, "RA": "Crossref"} for name in names]
         assert bench.upstream.queries("10.5555") == bench.upstream.queries("10.SERV/CROSSREF") == 1
         assert bench.upstream.max_in_flight <= 8
+
+    async def test_a_query_that_fails_when_its_request_ends_leaves_no_exception_behind(self, bench: Bench) -> None:
+        gc.freeze()  # the collection below looks at nothing older
+        found, loop = list[str](), asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: found.append(context["message"]))
+        bench.upstream.put("10.5555/a", url="http://a/")
+        bench.upstream.put("10.5555", [])
+        end = loop.time() + 1
+        rows = await bench.which_ra(LateAgencies(end)).rows(
+            [("10.5555/a", HandleName("10.5555/a"))], Conditions(due=end)
+        )
+        assert (rows, loop.time()) == ([{"DOI": "10.5555/a", "status": "Could not verify"}], end)
+        gc.collect()
+        assert [message for message in found if "never retrieved" in message] == []

@@ -93,6 +93,13 @@ def test_an_expectation_that_is_not_met_is_a_problem(expected: str, problem: str
     assert problem is None or problem in found[0]
 
 
+def test_an_expectation_can_name_the_agency_of_its_work() -> None:
+    text = SERVICE + '[[rule]]\nservice = "ezproxy"\nagencies = ["Crossref"]\n' + EXPECT
+    assert problems(f'{text}service = "ezproxy"\nagency = "Crossref"\n') == []
+    assert problems(f'{text}service = "none"\nagency = "DataCite"\n') == []
+    assert problems(f'{text}service = "none"\n') == []
+
+
 @table(
     "text",
     [

@@ -6,9 +6,9 @@ import asyncio
 import gzip
 import json
 import os
-import pty
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from tests.table import table
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 #: Constants of the program that tests change.
+PROGRESS_INTERVAL: Final = "doi_proxy.system.progress.INTERVAL"
 REQUEST_NAMES, MOST_TRIES, ROW_TIMEOUT = (
     f"doi_proxy.features.lists.server_client.{name}" for name in ("REQUEST_NAMES", "MOST_TRIES", "ROW_TIMEOUT")
 )
@@ -299,25 +300,13 @@ async def test_two_runs_do_not_write_to_one_output(bench: Bench) -> None:
 # --- Progress -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.process
-async def test_progress_is_shown_on_a_terminal_alone(bench: Bench) -> None:
-    path = bench.numbered(60)
-    bench.upstream.hold("10.5555/40")
-    terminal, other_end = pty.openpty()
-    process = await bench.start(path, "--output", bench.output, stderr=other_end)
-    os.close(other_end)
-    await bench.arrived("10.5555/40")
-    bench.upstream.release("10.5555/40")
-    await asyncio.wait_for(process.wait(), PATIENCE)
-    shown = b""
-    try:
-        while piece := os.read(terminal, 4096):
-            shown += piece
-    except OSError:
-        pass  # the end of a terminal
-    os.close(terminal)
-    assert b"60 rows: resolved 60" in shown
-    assert b"\x1b[K" in shown
+async def test_progress_is_shown_on_a_terminal_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = bench.numbered(3)
+    assert (await bench.run(path, **{PROGRESS_INTERVAL: 0.0})).errors == "3 rows: resolved 3\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    shown = (await bench.run(path, **{PROGRESS_INTERVAL: 0.0})).errors
+    assert "\x1b[Kresolving: 3 of 3; " in shown
+    assert shown.endswith("\x1b[K3 rows: resolved 3\n")
 
 
 # --- On a server --------------------------------------------------------------------------------------------------

@@ -186,6 +186,12 @@ def test_a_problem_in_local_records_is_named_with_its_place(tmp_path: Path) -> N
     (found, *_) = findings_of(local_records=str(tmp_path / "records.toml"))
     assert (found.severity, found.source) == ("error", "DOI_PROXY_LOCAL_RECORDS")
     assert f"{tmp_path}/records.toml:1:1: " in found.problem
+    assert "the last good records are in force" in found.remedy
+    (tmp_path / "records.toml").write_text(
+        '[[record]]\ndoi = "10.1234/x"\ntarget = "https://example.org/"\nuntil = 2020-12-31\n'
+    )
+    (found,) = findings_of(local_records=str(tmp_path / "records.toml"))
+    assert (found.severity, found.remedy) == ("warning", "")
 
 
 def test_every_problem_in_library_rules_is_named_with_its_place(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ def test_a_longer_lifetime_of_records_takes_fewer_queries_and_a_larger_store() -
     assert month.store_bytes > day.store_bytes
 
 
+def test_the_store_has_at_most_one_record_for_each_request() -> None:
+    assert need_of(Load(0.001, 0.003), 0.3).records <= 0.001 * 31 * 86_400
+
+
 @pytest.mark.parametrize(
     ("load", "answer", "has", "limit", "advice"),
     [

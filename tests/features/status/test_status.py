@@ -75,6 +75,19 @@ async def test_a_browser_gets_a_page_in_its_language(proxy: Proxy, language: str
     assert "style=" not in reply.text
 
 
+@table(
+    "target, accept, media_type",
+    [
+        ("/status", "*/*", "application/json"),
+        ("/status?format=html", "*/*", "text/html"),
+        ("/status?format=json", "text/html", "application/json"),
+    ],
+)
+async def test_the_parameter_format_has_precedence(proxy: Proxy, target: str, accept: str, media_type: str) -> None:
+    reply = await proxy.get(target, accept=accept)
+    assert (reply.status, str(reply["content-type"]).partition(";")[0]) == (200, media_type)
+
+
 async def test_no_page_of_another_site_may_read_it(proxy: Proxy) -> None:
     assert (await proxy.get("/status", origin="https://x.example"))["access-control-allow-origin"] is None
 

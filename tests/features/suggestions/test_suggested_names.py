@@ -149,6 +149,13 @@ async def test_the_form_finds_the_one_name_of_a_citation(proxy: Proxy) -> None:
     assert proxy.upstream.queries() == 1
 
 
+async def test_the_form_finds_the_short_doi_in_a_url_of_this_resolver() -> None:
+    async with Proxy(public_url="https://doi.example.org") as proxy:
+        proxy.upstream.put("10/aabbe", url="https://example.org/")
+        got = await proxy.post("/", body="hdl=https://doi.example.org/aabbe", accept=BROWSER)
+        assert (got.status, 'class="button" href="/10/aabbe"' in got.text) == (200, True)
+
+
 async def test_the_one_name_of_a_citation_has_the_page_that_it_has_alone(proxy: Proxy) -> None:
     proxy.upstream.fault("10.5555/silent", "status", status=503)
     for text, name, status, title in (
