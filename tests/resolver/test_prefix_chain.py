@@ -316,6 +316,35 @@ class TestSilence:
         bench.upstream.fault("10.SERV/X", "reset")
         assert of_prefix(await bench.find_locations(URL)) == ["data"]
 
+    async def test_a_prefix_that_was_not_registered_still_adds_nothing(self, bench: Bench) -> None:
+        await bench.find_locations(URL)
+        bench.clock.advance(3600)
+        bench.upstream.fault("10.5555", "reset")
+        locations = await bench.find_locations(URL)
+        assert of_prefix(locations) == [] and locations.ends_at is not None and locations.ends_at < bench.clock()
+        # That is enough for where a name leads. It does not say that the prefix has no agency now.
+        with pytest.raises(CouldNotVerify):
+            await bench.prefixes.find_agency("10.5555", ORDINARY)
+
+    async def test_a_level_that_was_not_registered_does_not_hide_the_others(self, bench: Bench) -> None:
+        bench.put("10.5555.1.2", namespace("<locs>10.SERV/X</locs>"), ttl=60)
+        bench.loc("10.SERV/X", "", "data", ttl=60)
+        assert of_prefix(await bench.find_locations(URL, name="10.5555.1.2/x")) == ["data"]
+        bench.clock.advance(3600)
+        for silent in ("10.5555.1.2", "10.5555.1", "10.5555", "10.SERV/X"):
+            bench.upstream.fault(silent, "reset")
+        assert of_prefix(await bench.find_locations(URL, name="10.5555.1.2/x")) == ["data"]
+
+    async def test_a_prefix_that_was_registered_later_is_not_taken_for_an_absent_one(self, bench: Bench) -> None:
+        await bench.find_locations(URL)
+        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"), ttl=60)
+        bench.clock.advance(3600)
+        await bench.find_locations(URL)
+        bench.clock.advance(10**9)
+        bench.upstream.fault("10.5555", "reset")
+        with pytest.raises(CouldNotVerify):
+            await bench.find_locations(URL)
+
     async def test_the_contact_of_a_silent_prefix_is_none(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
         contact = await bench.prefixes.report_contact(HandleName(NAME), ORDINARY)

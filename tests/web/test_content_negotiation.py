@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.fake_upstream import EVERY_NAME
 from tests.values import BROWSER, value
 from tests.web.proxy import Proxy
 
@@ -124,6 +125,19 @@ class TestSilence:
         assert got.status in (502, 503, 504) and got["location"] is None and got["cache-control"] == "no-store"
         # Readers are not concerned.
         assert (await proxy.get(f"/{name}", accept=BROWSER))["location"] == PAGE
+
+    async def test_a_name_whose_prefix_had_no_record_keeps_its_target_in_an_outage(self, proxy: Proxy) -> None:
+        proxy.upstream.put("10.7777/a", url=PAGE, ttl=3600)
+        await proxy.get("/10.7777/a", accept=BIBTEX)
+        proxy.clock.advance(7200)
+        proxy.upstream.fault(EVERY_NAME, "reset")
+        plain, got = await proxy.get("/10.7777/a"), await proxy.get("/10.7777/a", accept=BIBTEX)
+        assert (got.status, got["location"], got.max_age) == (302, PAGE, 0)
+        assert plain["location"] == PAGE
+        assert all("detail=upstream-unreachable" in (each["cache-status"] or "") for each in (plain, got))
+        # An answer about the prefix itself needs a recent one.
+        assert (await proxy.get("/10.7777")).status == 502
+        assert (await proxy.get("/ra/10.7777")).json == [{"DOI": "10.7777", "status": "Could not verify"}]
 
     @pytest.mark.parametrize("path", ["?action=showurls", "?locatt=id:nowhere"])
     async def test_so_is_who_asks_for_a_location_that_may_be_the_prefix_s(self, proxy: Proxy, path: str) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cachetools import LRUCache
+
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
 from doi_names.prefix_record import PREFIX_RECORDS
@@ -30,6 +32,8 @@ from handle_protocol.record import Record
 MAX_INCLUDES: Final = 20
 #: Limit of the prefixes that are read for one name: its prefix and the parents (10.1000.10.1, 10.1000.10, 10.1000).
 _MAX_PARENTS: Final = 5
+#: Bytes of the answers about prefixes without a record that are remembered past their TTL: about 2,000 of them.
+_MAX_ABSENT_BYTES: Final = 1024 * 1024
 #: The type of the value in which an agency's service handle has the address of its form for missing DOIs.
 _REPORT_FORM: Final = "PROXY_ERROR_URL"
 
@@ -85,6 +89,10 @@ class PrefixChain:
     def __init__(self, resolver: Resolver, observer: ResolutionObserver | None = None) -> None:
         self._resolver = resolver
         self._observer = observer or ResolutionObserver()
+        #: The prefixes that had no record when they were last verified.
+        self._absent: LRUCache[str, PrefixRecord] = LRUCache(
+            _MAX_ABSENT_BYTES, getsizeof=lambda record: record.resolution.entry.size
+        )
 
     async def prefix_record(self, prefix: str, conditions: Conditions) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
@@ -145,7 +153,7 @@ class PrefixChain:
     ) -> target.NameLocations:
         resolutions: list[Resolution] = []
         for parent in _prefix_and_parents(_override_prefix(locations) or name.prefix):
-            record = await self.prefix_record(parent, conditions)
+            record = await self._recall_prefix(parent, conditions)
             if record.namespace.is_inactive:
                 raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
             resolutions += filter(
@@ -163,6 +171,26 @@ class PrefixChain:
             links_of_prefix=tuple(link for resolution in resolutions for link in target.read_links(resolution.record)),
             ends_at=_first_end(locations.ends_at, resolutions),
         )
+
+    async def _recall_prefix(self, prefix: str, conditions: Conditions) -> PrefixRecord:
+        """The record of a prefix, or its last "not found" if it cannot be verified now. Raises CouldNotVerify.
+
+        No answer says that the prefix does not exist, for which an expired "not found" would not do. The names under it
+        keep the target that they had.
+        """
+        key = fold(prefix)
+        try:
+            record = await self.prefix_record(prefix, conditions)
+        except CouldNotVerify:
+            known = self._absent.get(key)
+            if known is None:
+                raise
+            return known
+        if record.resolution.entry.is_negative:
+            self._absent[key] = record
+        else:
+            self._absent.pop(key, None)
+        return record
 
     async def _add_includes(
         self, locations: target.NameLocations, name: HandleName, room: _SizeLimit, conditions: Conditions
