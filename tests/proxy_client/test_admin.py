@@ -21,7 +21,7 @@ OURS: Final = {"WWW-Authenticate": 'Bearer realm="doi-proxy admin"'}
 
 
 @contextmanager
-def server(status: int, headers: dict[str, str]) -> Iterator[tuple[ProxyServer, list[str | None]]]:
+def server(status: int, headers: dict[str, str], body: bytes = b"{}") -> Iterator[tuple[ProxyServer, list[str | None]]]:
     """Something that listens on a port and answers every request so, and the tokens that it got."""
     got: list[str | None] = []
 
@@ -31,9 +31,9 @@ def server(status: int, headers: dict[str, str]) -> Iterator[tuple[ProxyServer, 
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "2")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(body)
 
         def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the name of the base class
             """Log nothing."""
@@ -64,3 +64,17 @@ def test_a_server_that_asks_for_the_token_gets_it(status: int, headers: dict[str
         with pytest.raises(DoiProxyError):
             AdminClient(place, TOKEN).status()
         assert got == [None, f"Bearer {TOKEN}"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<html>", "its answer is not JSON: "),
+        (b"[" * 100_000, "its answer is not JSON: "),
+        (b"[]", "its answer is JSON, but not an object: "),
+        (b"null", "its answer is JSON, but not an object: "),
+    ],
+)
+def test_an_answer_of_another_program_is_named(body: bytes, words: str) -> None:
+    with server(200, {}, body) as (place, _), pytest.raises(DoiProxyError, match=words):
+        AdminClient(place, None).settings()

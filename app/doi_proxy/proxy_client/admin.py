@@ -93,13 +93,15 @@ class AdminClient:
         try:
             document = json.loads(exchange.read(_MAX_ANSWER))
         except (ValueError, RecursionError):
-            document = None
+            raise self._unusable_answer("is not JSON") from None
         if not isinstance(document, dict):
-            raise DoiProxyError(
-                f"{self._server.label}: its answer is not JSON: this is not a doi-proxy, or it has no admin API; set "
-                "admin_token there"
-            )
+            raise self._unusable_answer("is JSON, but not an object")
         return document
+
+    def _unusable_answer(self, fault: str) -> DoiProxyError:
+        return DoiProxyError(
+            f"{self.label}: its answer {fault}: this is not a doi-proxy, or it has no admin API; set admin_token there"
+        )
 
 
 def _requests_token(status: int, exchange: Exchange) -> bool:

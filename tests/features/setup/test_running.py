@@ -73,12 +73,21 @@ async def test_what_a_reload_and_what_a_restart_would_change_is_said_with_its_pl
     }
 
 
-async def test_whatever_listens_there_does_not_get_the_token(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"[]", "its answer is JSON, but not an object: this is not a doi-proxy, or it has no admin API"),
+        (b"{}", "its answer has no setting of this release; check the URL"),
+    ],
+)
+async def test_whatever_listens_there_does_not_get_the_token(
+    capsys: pytest.CaptureFixture[str], body: bytes, words: str
+) -> None:
     got = bytearray()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         got.extend(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n" + body)
         await writer.drain()
         writer.close()
 
@@ -87,4 +96,4 @@ async def test_whatever_listens_there_does_not_get_the_token(capsys: pytest.Capt
         port = server.sockets[0].getsockname()[1]
         assert await check(f"http://127.0.0.1:{port}") == 1
     assert b"/admin/settings" in got and TOKEN.encode() not in got
-    assert "this is not a doi-proxy, or it has no admin API" in capsys.readouterr().err
+    assert words in capsys.readouterr().err

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import CommandContext
 from doi_proxy.features.setup.described_settings import ShownSetting, describe_settings
 from doi_proxy.proxy_client.running_proxy import open_client
@@ -50,8 +51,10 @@ def find_differences(
 def compare_running(context: CommandContext, server: str | None, *, as_json: bool) -> int:
     """Print the differences. Exit status 1 with one, else 0. Raises ConfigurationError and DoiProxyError."""
     client = open_client(context.settings, server)
-    running = client.settings()
-    found = [*find_differences(running, describe_settings(context), context.settings.reloadable())]
+    running, here = client.settings(), describe_settings(context)
+    if here.keys().isdisjoint(running):
+        raise DoiProxyError(f"{client.label}: its answer has no setting of this release; check the URL")
+    found = [*find_differences(running, here, context.settings.reloadable())]
     if as_json:
         print(json.dumps({"server": client.label, "differences": [asdict(each) for each in found]}, ensure_ascii=False))
     else:
