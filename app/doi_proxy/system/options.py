@@ -38,6 +38,8 @@ UNIX_ADDRESS: Final = re.compile(r"unix:/[!-~]{1,106}")
 #: A host and a port.
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _MAX_PORT: Final = 65_535
+#: Characters of a label of a host name.
+_MAX_LABEL: Final = 63
 
 #: What the environment variable of a setting begins with.
 ENV_PREFIX: Final = "DOI_PROXY_"
@@ -143,12 +145,16 @@ def is_host_and_port(address: str) -> bool:
 
 
 def require_host(url: str) -> None:
-    """Refuse a URL without a host. The rest of the program parses URLs with urlsplit too. Raises ValueError."""
+    """Refuse a URL without a host, or whose host has an empty or too long label (RFC 1035, section 2.3.4).
+
+    The rest of the program parses URLs with urlsplit too. Raises ValueError.
+    """
     if url.startswith("hdl:") and not url.startswith("hdl://"):
         return  # the root, or a file
     parts = urlsplit(url)
-    if not parts.hostname or parts.port == 0:
-        raise ValueError(f"the URL {redact(url)[:80]!r} has no host name")
+    labels = (parts.hostname or "").removesuffix(".").split(".")
+    if parts.port == 0 or not all(0 < len(label) <= _MAX_LABEL for label in labels):
+        raise ValueError(f"the URL {redact(url)[:80]!r} has no host name that can be looked up")
 
 
 def require_no_secret(url: str) -> None:

@@ -88,7 +88,7 @@ class ServerSettings(options.SettingsGroup):
     )
     public_url: str | None = Field(
         None,
-        pattern=r"^https?://[^?#\s]+$",
+        pattern=r"^[Hh][Tt][Tt][Pp][Ss]?://[^?#\s]+$",
         description="This resolver's own URL as browsers see it, with the sub-path if there is one. If it is not "
         "set, redirects to this resolver use the scheme and `Host` of the request. Set it for every "
         "service behind a front proxy.",
@@ -134,6 +134,9 @@ class ServerSettings(options.SettingsGroup):
                 raise ValueError(
                     "the path has an escape (%), which front proxies decode before they compare paths; leave it out"
                 )
+            # The case of scheme and host does not matter (RFC 3986, section 6.2.2.1). They are compared in lower case.
+            parts = urlsplit(value)
+            value = parts._replace(netloc=parts.netloc.lower()).geturl()
         return value
 
     @model_validator(mode="after")
