@@ -161,8 +161,19 @@ ALL_WRONG: Final = Facts(
             "Many names get no answer: no connection (its host has no address in the DNS). 100% of the names ",
         ),
         (FINE, UNANSWERED, "Many names get no answer. 100% of the names get no answer. "),
+        (
+            replace(FINE, mode="sealed", cause="sealed"),
+            UNANSWERED,
+            "Many names get no answer: the store does not have them, and no upstream is queried; import their ",
+        ),
         (replace(FINE, store="failing"), None, "The store fails. "),
+        (replace(FINE, store="failing", store_cause="store-full"), None, "The store fails: the disk is full. "),
         (replace(FINE, store="read-only", mode="sealed"), None, "The store can be read, but not written. "),
+        (
+            replace(FINE, store="read-only", store_cause="store-deleted"),
+            None,
+            "The store can be read, but not written: the file was deleted. ",
+        ),
         (replace(FINE, has_missing_workers=True), None, "A worker is missing. "),
         (replace(FINE, was_clock_set=True), STALE, "The clock of this machine was set. "),
         (replace(FINE, has_failed_reload=True), None, "The last reload failed, and previous settings or files stay "),
@@ -224,6 +235,16 @@ async def test_an_upstream_that_never_answered_has_the_time_of_its_first_failure
     assert found["state"] == "down"
     assert found["down_since"] - start in (59, 60)
     assert "since –" not in found["sentence"]
+
+
+async def test_a_sealed_service_without_records_says_what_it_lacks() -> None:
+    async with Proxy(status_networks="0.0.0.0/0, ::/0", mode="sealed") as proxy:
+        for number in range(9):
+            assert (await proxy.get(f"/10.5555/{number}")).status == 504
+        await record()
+        found = await summary(proxy)
+    assert (found["state"], found["problems"], found["cause"]) == ("sealed", ["DoiProxyCouldNotVerify"], "sealed")
+    assert "the store does not have them" in found["sentence"]
 
 
 async def test_a_working_service_has_its_rate_and_its_share(proxy: Proxy) -> None:
@@ -290,7 +311,7 @@ async def test_a_store_that_failed_is_an_event_with_its_end() -> None:
         proxy.valkey.stop()
         await proxy.get("/10.5555/new")
         await asyncio.sleep(60)
-        assert "The store fails" in await page(proxy)
+        assert "The store fails: no connection" in (await summary(proxy))["sentence"]
         proxy.valkey.start()
         await asyncio.sleep(60)
         assert re.search("The store failed for 1 min", await page(proxy))

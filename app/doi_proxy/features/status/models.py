@@ -176,6 +176,7 @@ class StatusSummary(BaseModel):
     failed_share: float = Field(description="Share of the names that got no answer, 0 to 1.")
     cause: str = Field("", description="Why the last of them got none from an upstream: the token of an error.")
     sign: str = Field("", description="What narrows the cause down, as in an event.")
+    store_cause: str = Field("", description="Why the store fails or cannot be written, as in an event.")
     problems: list[str] = Field(
         default_factory=list, description="What is wrong, the worst first: entries of docs/runbook.md."
     )

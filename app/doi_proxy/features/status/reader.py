@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final
 
-from doi_proxy.errors import PrefixDenied
+from doi_proxy.errors import NotInBundle, PrefixDenied
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.metrics.feature import Metrics
 from doi_proxy.features.metrics.gauges import set_process_state
@@ -108,6 +108,7 @@ class StatusReader:
             cause=cause.token,
             sign=cause.sign,
             store=readiness.detail["store"],
+            store_cause=next((each.cause for each in events if each.kind == "store" and each.until is None), ""),
             has_missing_workers=workers is not None and workers < wanted,
             was_clock_set=any(event.kind == "clock" and 0 <= now - event.at < _CLOCK_SECONDS for event in events),
             has_failed_reload=self._context.reloads.reload_failed,
@@ -160,6 +161,8 @@ class StatusReader:
 
     def _find_cause(self, *urls: str) -> Cause:
         """Why the last name got no answer from an upstream, or from one of these, as far as this worker knows."""
+        if self._context.settings.mode == "sealed":
+            return Cause(NotInBundle.token)
         guards = self._core.upstream.guards
         failures = [guards[url].log.last_failure for url in urls or guards]
         now = time.monotonic()

@@ -35,6 +35,8 @@ _DECIDING: Final[dict[models.State, str]] = {
 _OUTAGE: Final = "DoiProxyUpstreamBreakerOpen"
 _PAUSE: Final = "DoiProxyUpstreamPaused"
 _FAILURES: Final = "DoiProxyCouldNotVerify"
+_STORE_FAILS: Final = "DoiProxyStoreFails"
+_STORE_READS: Final = "store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Facts:
     sign: str = ""
     #: See TierStats.
     store: str = "ok"
+    store_cause: str = ""
     has_missing_workers: bool = False
     #: Whether the clock was set a moment ago.
     was_clock_set: bool = False
@@ -77,6 +80,7 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
         down_since=min((upstream.down_since for upstream in deciding if upstream.down_since is not None), default=None),
         cause=facts.cause,
         sign=facts.sign,
+        store_cause=facts.store_cause,
         requests_per_second=requests / seconds,
         hit_share=hits / answers if answers else None,
         failed_share=failed / names if names else 0.0,
@@ -130,8 +134,8 @@ def _find_problems(
         "DoiProxyPlacesFull": PlacesFull.token in facts.refusals,
         "DoiProxyBudgetSpent": BudgetSpent.token in facts.refusals,
         _FAILURES: has_failures,
-        "DoiProxyStoreFails": facts.store == "failing",
-        "store": facts.store == "read-only",
+        _STORE_FAILS: facts.store == "failing",
+        _STORE_READS: facts.store == "read-only",
         "DoiProxyWorkerMissing": facts.has_missing_workers,
         "DoiProxyClockWrong": facts.was_clock_set,
         "DoiProxyReloadFailed": facts.has_failed_reload,
@@ -176,13 +180,18 @@ def write_sentence(texts: Catalogue, summary: models.StatusSummary) -> str:
 
 
 def write_problem(texts: Catalogue, problem: str, summary: models.StatusSummary) -> str:
-    """What is wrong, without a full stop. A problem of upstreams, and of names without an answer, has its cause."""
+    """What is wrong, without a full stop. Problems of upstreams, names and the store have their cause."""
     key = f"status.problem_{problem}"
     # A newer proxy can have problems that this release has no words for.
     text = str(texts(key)) if key in texts.texts else problem
     state = {_OUTAGE: "failing", _PAUSE: "backing-off"}.get(problem)
-    if problem == _FAILURES and summary.cause:
-        return text + str(texts("status.because", cause=write_cause(texts, summary.cause, summary.sign)))
+    cause, sign = {
+        _FAILURES: (summary.cause, summary.sign),
+        _STORE_FAILS: (summary.store_cause, ""),
+        _STORE_READS: (summary.store_cause, ""),
+    }.get(problem, ("", ""))
+    if cause:
+        return text + str(texts("status.because", cause=write_cause(texts, cause, sign)))
     return text + _write_causes(texts, [upstream for upstream in summary.upstreams if upstream.state == state])
 
 
