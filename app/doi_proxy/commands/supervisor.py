@@ -42,6 +42,9 @@ _HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MAX_NOTICES: Final = 32
 #: Signals that are read in one turn. More of them would only repeat the first ones.
 _MAX_SIGNALS: Final = 64
+#: What to do about a worker that a signal ended.
+_KILLED: Final = 'if the log of the kernel (journalctl -k) says "Out of memory", lower cache_memory_bytes or workers'
+_CRASHED: Final = "if no program of yours sent that signal, report it with the stack above"
 _FORK: Final = multiprocessing.get_context("fork")
 
 
@@ -200,9 +203,9 @@ class Supervisor:
             cause, sign = "silent", ""
         elif status < 0:
             cause, sign = "signal", _name_signal(-status)
-            log.error(
-                "%s (process %s) was ended by %s, and another one takes its place", process.name, process.pid, sign
-            )
+            text = "%s (process %s) was ended by %s, and another one takes its place; %s"
+            remedy = _KILLED if -status == signal.SIGKILL else _CRASHED
+            log.error(text, process.name, process.pid, sign, remedy)
         else:
             cause, sign = "status", str(status)
             log.error("%s (process %s) ended with status %s", process.name, process.pid, sign)
