@@ -29,8 +29,8 @@ BUSY: Final = 0.5
 RECORD_BYTES: Final = 200.0
 #: Seconds of processor time of an answer from the store and of one from the upstream: RESULTS.md, part "Scale". An
 #: answer from memory takes less, so what follows is an upper limit.
-STORE_SECONDS: Final = 113e-6
-UPSTREAM_SECONDS: Final = 403e-6
+STORE_SECONDS: Final = 107e-6
+UPSTREAM_SECONDS: Final = 540e-6
 #: The same of a connection with TLS that is opened for one request: docs/performance.md.
 TLS_SECONDS: Final = 600e-6
 #: Requests a second of one machine above which HTTP caches in front cost less than more machines.
