@@ -384,6 +384,28 @@ async def test_a_closed_batch_starts_no_more_work_and_leaves_nothing_running(ben
     assert bench.upstream.queries() <= 1 + BOUNDS.window + BOUNDS.concurrency + 1
 
 
+async def test_a_batch_whose_end_is_cancelled_leaves_nothing_running(bench: Bench) -> None:
+    """A client can leave while its list ends."""
+    bench.upstream.put("10.5555/0", url=URL)
+    bench.upstream.hold("10.5555/1")
+    before = asyncio.all_tasks()
+    groups = bench.batches.groups(stream(f"10.5555/{number}" for number in range(1_000)), replace(PLAIN, agency="none"))
+    assert (await anext(groups))[0].doi == "10.5555/0"
+    await bench.upstream.arrived("10.5555/1")
+
+    async def close() -> None:
+        await groups.aclose()
+
+    closing = asyncio.create_task(close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    assert closing.cancelled()
+    await asyncio.sleep(0)
+    names = {str(task.get_coro()) for task in asyncio.all_tasks() - before}
+    assert not [name for name in names if "batch" in name.lower()]
+
+
 async def test_groups_hold_the_rows_that_are_known_together(bench: Bench) -> None:
     bench.upstream.put("10.5555/a", url=URL)
     await bench.run("10.5555/a", agency="none")

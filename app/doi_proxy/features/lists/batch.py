@@ -100,9 +100,7 @@ class Batches:
             async for group in batch.collect():
                 yield group
         finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
-            await batch.stop()
+            await batch.stop(reader)
 
 
 def build_batches(
@@ -234,12 +232,13 @@ class _Batch:
         del self._lookups[key]
         self._slots.release()
 
-    async def stop(self) -> None:
-        """Cancel the lookups, and return when they have ended."""
-        lookups = list(self._lookups.values())
-        for lookup in lookups:
-            lookup.cancel()
-        await asyncio.gather(*lookups, return_exceptions=True)
+    async def stop(self, reader: asyncio.Task[None]) -> None:
+        """Cancel the reader and the lookups, and return when they have ended."""
+        # Before the first wait: a client that leaves while its list ends cancels that wait.
+        tasks = [reader, *self._lookups.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- The lookup of one name -------------------------------------------------------------------------------------
 
