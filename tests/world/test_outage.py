@@ -138,6 +138,29 @@ def test_a_store_that_stands_still_for_longer_is_down_once() -> None:
         assert lines == ["The store is down", "The store is up again"] * 40
 
 
+def test_a_folder_of_the_store_that_cannot_be_read_for_minutes_is_one_incident(tmp_path: Path) -> None:
+    """What is open stays open, but a note cannot be written. Features write one each minute."""
+    folder, link = tmp_path / "files", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    with World(store_url=f"sqlite:///{link}/store.sqlite") as world:
+        world.sleep(90)
+        link.unlink()
+        # A link to itself: the user root reads every folder.
+        link.symlink_to(link)
+        world.sleep(300)
+        lines = [line for line in world.log if "The store is" in line]
+        assert len(lines) == 1 and "The store is down: write_note failed" in lines[0]
+        assert world.get("/readyz").json["detail"]["store"] == "failing"
+        link.unlink()
+        link.symlink_to(folder)
+        world.sleep(3)
+        assert world.get("/readyz").json["detail"]["store"] == "ok"
+        world.sleep(5)
+        (end,) = [line for line in world.log if "The store is" in line][1:]
+        assert "The store is up again" in end
+
+
 def stand_still(world: World, seconds: float) -> None:
     world.valkey.hang()
     world.loop.call_later(seconds, world.valkey.resume)

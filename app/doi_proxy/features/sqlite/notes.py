@@ -25,3 +25,9 @@ def write_note(path: Path, name: str, data: bytes) -> None:
     """Write the value of a note. Blocks. Raises StoreError."""
     with translate_open_errors(path, "for writing"), closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
         connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, data))
+
+
+def try_notes(path: Path) -> None:
+    """Raise StoreError if no note can be written now. Waits for no lock."""
+    with translate_open_errors(path, "for writing"), closing(connect(path, timeout=0.0)) as connection:
+        connection.execute("BEGIN IMMEDIATE")

@@ -21,7 +21,7 @@ from doi_proxy.features.sqlite.batch import write_batch
 from doi_proxy.features.sqlite.bounds import StoreBounds
 from doi_proxy.features.sqlite.coordination import CoordinationFile
 from doi_proxy.features.sqlite.near import NearSearch
-from doi_proxy.features.sqlite.notes import read_note, write_note
+from doi_proxy.features.sqlite.notes import read_note, try_notes, write_note
 from doi_proxy.features.sqlite.place import StorePlace
 from doi_proxy.features.sqlite.records import Records
 from doi_proxy.features.sqlite.rows import Rows
@@ -72,6 +72,7 @@ class SqliteStore:
         self._near = NearSearch(path, self._records)
         self._coordination_failure = ""
         self._coordination_failed_at = -inf
+        self._note_failure = ""
         with file.translate_open_errors(path, "for writing"), file.exclusive_lock(path), ExitStack() as opened:
             reading = opened.enter_context(closing(file.connect(path, timeout=READ_TIMEOUT)))
             self._place = StorePlace(path, reading)
@@ -172,6 +173,9 @@ class SqliteStore:
             # Without requests, nothing else shows that the file works again. No name is empty.
             with suppress(StoreError):
                 await self.lease("", "", 0.0)
+        if self._note_failure:
+            with suppress(StoreError), self._record_note_failure():
+                await asyncio.to_thread(try_notes, self._path)
         (newest,) = self._rows.row("SELECT coalesce(max(number), 0) FROM announcements") or (0,)
         missed = 0 if cursor is None else newest - int(cursor)
         if missed > MAX_ANNOUNCEMENTS:
@@ -241,7 +245,8 @@ class SqliteStore:
         """See Store."""
         await self.flush()
         self._place.check()
-        await asyncio.to_thread(write_note, self._path, name, data)
+        with self._record_note_failure():
+            await asyncio.to_thread(write_note, self._path, name, data)
 
     async def stats(self) -> StoreStats:
         """See Store. `bytes` is the room of the entries, which `max_bytes` limits."""
@@ -253,7 +258,9 @@ class SqliteStore:
             detail += f"; {self._writer.dropped} writes dropped, {self._writer.lost} lost"
         if self._coordination_failure:
             detail += f"; the coordination file failed: {self._coordination_failure}"
-        healthy = stats.healthy and error is None and not self._coordination_failure
+        if self._note_failure:
+            detail += f"; the last note was not written: {self._note_failure}"
+        healthy = stats.healthy and error is None and not (self._coordination_failure or self._note_failure)
         return replace(stats, healthy=healthy, detail=detail, is_read_only=stats.healthy and error is not None)
 
     async def flush(self) -> None:
@@ -308,6 +315,16 @@ class SqliteStore:
             text = f"The coordination file of {self._path} failed: {error}."
             raise StoreError(text, cause=file.find_cause(error)) from error
         self._coordination_failure = ""
+
+    @contextmanager
+    def _record_note_failure(self) -> Iterator[None]:
+        """Record whether a note could be written: its file is opened anew, so reads and entries may work meanwhile."""
+        try:
+            yield
+        except StoreError as error:
+            self._note_failure = error.message
+            raise
+        self._note_failure = ""
 
     def _replace_coordination(self) -> None:
         # Several processes may find the damage. Under the lock, the first replaces the file and the others open it.
