@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from doi_names.name import HandleName
+from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import (
@@ -33,10 +34,12 @@ from doi_proxy.resolver.resolution import Origin, Resolution, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.source import Priority
+from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options, usual_timeouts, usual_ttl_policy
 from tests.upstream.guards import open_guard
+from tests.world.loop import WorldLoop
 
 pytestmark = pytest.mark.anyio
 
@@ -586,6 +589,24 @@ class TestSharedStore:
             await other.cache.flush()
             bench.upstream.drop_connections()
             assert target(await waiting) == OLD
+
+    async def test_a_process_that_stood_still_answers_with_what_another_one_has_stored_meanwhile(self) -> None:
+        class Server(MemoryStore):
+            async def get(self, key: str) -> Entry | None:
+                await asyncio.sleep(0.01)
+                return await super().get(key)
+
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, WorldLoop)
+        async with running(owner="two", patience=usual_timeouts(lease=30, query=8, poll=0.05)) as bench:
+            bench.cache.store = store = Server(10_000, clock=bench.clock)
+            assert await store.lease(NAME.key, "one", 30)
+            waiting = asyncio.create_task(bench.ask(NAME, Conditions(due=loop.time() + 8)))
+            await asyncio.sleep(1)
+            await store.put(entry(NAME.key, OLD, fetched_at=bench.clock()))
+            loop.stand_still(13.6)
+            assert target(await waiting) == OLD
+            assert bench.queries() == 0
 
     async def test_the_renewal_of_a_lease_ends_with_its_query(self) -> None:
         """In Python 3.11, asyncio.wait_for may end without the cancellation that came while it waited."""

@@ -176,6 +176,10 @@ class WorldLoop(asyncio.SelectorEventLoop):
         """The number of the tasks of a process that have not ended."""
         return sum(not task.done() for task in self._tasks.get(process, ()))
 
+    def stand_still(self, seconds: float) -> None:
+        """Let time pass in which nothing runs: all processes are stopped, as by SIGSTOP."""
+        self._virtual.now += seconds
+
     def interrupt(self, turns: int, act: Callable[[], None]) -> None:
         """Act between two turns, after so many further turns."""
         self._virtual.interruptions.append((turns, act))

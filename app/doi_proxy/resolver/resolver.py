@@ -45,6 +45,8 @@ _POPULAR_HITS: Final = 3
 #: Seconds after a request is due in which it still reads the store before it is refused. A store that hangs would add
 #: two timeouts of its own.
 LATE_SECONDS: Final = 0.5
+#: Seconds by which only a request of a process that stood still is overdue, such as one on a machine that slept.
+_OVERDUE: Final = 2 * LATE_SECONDS
 #: JSON of the values of a record, in bytes. A larger record is parsed in a turn of the event loop of its own.
 MAX_BYTES_NOW: Final = 16_384
 
@@ -312,8 +314,15 @@ class Resolver:
 
 
 def _until_refused(conditions: Conditions) -> asyncio.Timeout:
-    """Bounds the reads of the store before a refusal. Raises TimeoutError."""
-    return asyncio.timeout_at(None if conditions.due is None else conditions.due + LATE_SECONDS)
+    """Bounds the reads of the store before a refusal. Raises TimeoutError.
+
+    An overdue request has the same time from now on: while its process stood still, another one may have answered.
+    """
+    if conditions.due is None:
+        return asyncio.timeout_at(None)
+    now = asyncio.get_running_loop().time()
+    begins = now if now > conditions.due + _OVERDUE else conditions.due
+    return asyncio.timeout_at(begins + LATE_SECONDS)
 
 
 def _is_stale_enough(entry: Entry, now: float, conditions: Conditions) -> bool:
