@@ -262,10 +262,14 @@ class Service:
                 bound.close()
 
     async def stop(self) -> None:
-        """Stop the workers."""
+        """Stop the workers. One that does not stop is left, and so are those that come after it."""
         while self.workers:
             worker = self.workers.pop()
-            await asyncio.get_running_loop().create_task(worker.stop(), context=worker.process.context)
+            try:
+                await asyncio.get_running_loop().create_task(worker.stop(), context=worker.process.context)
+            except BaseException:
+                self.workers.append(worker)
+                raise
 
     def reload(self, **changes: Any) -> None:
         """Let every worker use changed settings, as at SIGHUP."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+
+import pytest
 
 from tests.fake_upstream import EVERY_NAME
 from tests.world.world import World
@@ -40,6 +43,32 @@ def test_clients_that_ask_at_once_share_one_query_and_those_who_leave_cancel_nob
         asked[0].cancel()
         assert {world.finish(other).location for other in asked[1:]} == {TARGET}
         assert world.upstream.queries(NAME) == 1
+
+
+def test_a_list_whose_client_has_left_leaves_no_look_ups() -> None:
+    """A client that has closed its connection may still read: the answer to the next row says that it does not."""
+    with World() as world:
+        world.upstream.fault(EVERY_NAME, "hang")
+        names = "\n".join(f"10.1000/{number}" for number in range(60)).encode()
+        asked = world.client().ask("/api/resolve", {"content_type": "text/plain"}, method="POST", body=names)
+        world.sleep(8)
+        asked.cancel()
+        while world.workers[0].connections:
+            world.sleep(0.05)
+        assert not [task for task in asyncio.all_tasks(world.loop) if "look_up" in str(task.get_coro())]
+
+
+def test_a_world_ends_with_its_tasks_if_a_worker_does_not_stop(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise OSError("it has not started")
+
+    with (
+        pytest.raises(OSError, match="it has not started"),
+        World(workers=2, store_url=f"sqlite:///{tmp_path}/store.sqlite") as world,
+    ):
+        world.kill(0)
+        world.workers[1].start_up = world.loop.create_task(fail())
+    assert asyncio.all_tasks(world.loop) == set()
 
 
 def test_an_outage_begins_and_ends_with_a_line_of_the_log() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import count
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -48,12 +48,13 @@ class World(Service):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._end)
+            stack.callback(lambda: self.run(self.aclose()))
+            stack.callback(self.loop.bury)
+            # Those that are left if one of them does not stop.
+            stack.callback(self._kill_workers)
             self.run(self.stop())
-            self.loop.bury()
-            self.run(self.aclose())
-        finally:
-            self._end()
 
     def _end(self) -> None:
         asyncio.set_event_loop(None)
@@ -76,10 +77,13 @@ class World(Service):
         # Without this connection, the last one would tidy up the file. A process that is killed does not.
         with closing(sqlite3.connect(self.store_path if is_in_file else ":memory:")) as other:
             other.execute("SELECT * FROM sqlite_schema").fetchall()
-            for worker in self.workers:
-                self.loop.kill(worker.process)
-            self.workers.clear()
+            self._kill_workers()
             self.run(self.start())
+
+    def _kill_workers(self) -> None:
+        for worker in self.workers:
+            self.loop.kill(worker.process)
+        self.workers.clear()
 
     # Time
 
