@@ -36,6 +36,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "cluster/processes.py": "looks every 20 ms whether a process answers",
     "cluster/test_cluster_admin.py": "the admin API has an address of its own, which is a setting",
     "cluster/test_cluster_native_listener.py": "UDP and TCP have the same port, which is a setting",
+    "features/metrics/test_alerts.py": "Prometheus reports no port that it chose",
     "features/metrics/test_metrics.py": "Prometheus reports no port that it chose",
     "features/setup/test_front_files.py": "the front proxy needs a port on which nothing listens",
     "features/setup/test_support_bundle.py": "the deadline is one that passes: a server answers for ever",
