@@ -25,13 +25,11 @@ class Selection:
     negative: bool = False
     everything: bool = False
 
-    def scopes(self) -> tuple[str, ...]:
-        """The scopes whose earlier queries a purge refuses."""
+    def scope(self) -> str:
+        """The scope whose earlier queries a purge refuses, unless it is one of names: each name is its own scope."""
         if self.prefix is not None:
-            return (fold(self.prefix.key).rstrip("/") + "/",)
-        if self.names:
-            return tuple(name.key for name in self.names)
-        return (EVERYTHING if self.everything else NOT_FOUND,)
+            return fold(self.prefix.key).rstrip("/") + "/"
+        return EVERYTHING if self.everything else NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +53,7 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
         return PurgeResult(await cache.clear_prefix(selection.prefix.key))
     if selection.names:
         return await _expire_names(cache, selection.names)
-    scopes = selection.scopes()
-    for scope in scopes:
-        await cache.begin_purge(scope)
+    await cache.begin_purge(selection.scope())
 
     async def change(entry: Entry) -> None:
         # Announced one by one, more than 5,000 names would empty the memory of the other processes.
@@ -67,8 +63,7 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
             await cache.delete(entry.key, announce=selection.everything)
 
     result = await _change(cache, selection, change)
-    for scope in scopes:
-        await cache.end_purge(scope)
+    await cache.end_purge(selection.scope())
     if selection.everything and not soft:
         return PurgeResult(result.count + await cache.forget_registry())
     return result
@@ -99,7 +94,7 @@ async def count_selected(cache: TieredStore, selection: Selection, *, soft: bool
     result = await _change(cache, selection, leave)
     if soft or selection.negative or selection.names:
         return result
-    registry = await cache.count_registry("" if selection.everything else selection.scopes()[0])
+    registry = await cache.count_registry("" if selection.everything else selection.scope())
     return PurgeResult(result.count + registry)
 
 
@@ -129,6 +124,6 @@ async def _select(cache: TieredStore, selection: Selection) -> AsyncIterator[Ent
             if (entry := await cache.get(name.key, newest=True)) is not None:
                 yield entry
         return
-    async for entry in cache.scan("" if selection.prefix is None else selection.scopes()[0]):
+    async for entry in cache.scan("" if selection.prefix is None else selection.scope()):
         if not selection.negative or entry.is_negative:
             yield entry
