@@ -36,7 +36,7 @@ class Stop:
             return
         # On a terminal, the progress line and "^C" come before it.
         start = "\n" if sys.stderr.isatty() else ""
-        print(f"{start}finishing the names under way; a second signal stops immediately", file=sys.stderr, flush=True)
+        print(f"{start}finishing the names under way; a second signal stops immediately", file=sys.stderr)
         self._timer = asyncio.get_running_loop().call_later(GRACE, self._cancel)
         self.event.set()
         if self._end_input is not None:
