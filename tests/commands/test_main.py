@@ -1,8 +1,9 @@
-"""The help of the program."""
+"""The help of the program, and its standard streams."""
 
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -23,3 +24,13 @@ def test_help_names_every_command_and_every_setting(capsys: pytest.CaptureFixtur
     short = read_help(capsys, "serve", "--help")
     assert {"--help-settings", "--port"} <= short and "--upstream-rate" not in short
     assert {flag_of(name) for name in Settings.model_fields} <= read_help(capsys, "serve", "--help-settings")
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
+def test_a_standard_stream_that_was_closed_before_the_start_is_replaced(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, name, None)
+    assert main(["parse", "10.1000/182"]) == 0
+    with getattr(sys, name) as stream:
+        assert (stream.readable(), stream.writable()) == (name == "stdin", name != "stdin")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handle_protocol.errors import InvalidSite, UnusableAnswer
-from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_sites
+from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_site_file, read_sites
 from handle_protocol.json_values import write_json_values
 from handle_protocol.record import read_values
 from handle_protocol.wire.site_value import (
@@ -65,6 +65,27 @@ def test_a_recorded_site_survives_its_json(item: Row) -> None:
     data = bytes.fromhex(item["response_hex"])
     record = read_values(write_json_values([Value(1, b"HS_SITE", data)]))
     assert read_sites(record, ("HS_SITE",)) == (decode_site(data),)
+
+
+@table(
+    ("member", "longest", "too_long"),
+    [
+        ("serialNumber", 0xFFFF, 0x1_0000),
+        ("version", 0xFFFF, 0x1_0000),
+        ("hashOption", 0xFF, 0x100),
+        ("protocolVersion", "255.255", "256.0"),
+        ("protocolVersion", "255.255", "2.256"),
+    ],
+)
+def test_a_number_for_which_a_site_value_has_no_room_is_refused(
+    member: str, longest: int | str, too_long: int | str
+) -> None:
+    server = {"serverId": 1, "address": "192.0.2.10", "interfaces": []}
+    site = {"serialNumber": 1, "primarySite": True, "servers": [server]}
+    (read,) = read_site_file(json.dumps({**site, member: longest}).encode()).sites
+    assert decode_site(encode_site(read)) == read
+    with pytest.raises(InvalidSite, match=r"has over (8|16) bits"):
+        read_site_file(json.dumps({**site, member: too_long}).encode())
 
 
 def test_sites_are_read_in_the_order_of_their_types() -> None:

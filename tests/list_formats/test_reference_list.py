@@ -67,3 +67,8 @@ def test_without_a_heading_paragraphs_of_a_long_text_count_that_look_like_refere
 
 def test_the_notes_of_a_document_are_not_references() -> None:
     assert references(f"References\nSmith (2020)\n{NOTES}1 See Jones (1999).\n", is_document=True) == ["Smith (2020)"]
+
+
+def test_a_heading_is_found_where_a_block_of_the_search_ends() -> None:
+    paragraphs = "A paragraph.\n" * (16_384 // 13)
+    assert references(f"{paragraphs}Bibliography\nSmith\n", is_document=True) == ["Smith"]

@@ -38,6 +38,7 @@ def test_an_empty_file_has_no_rules() -> None:
         ('exempt = ["*.arxiv.org"]\n', "rules.toml:1:1: '*.arxiv.org' in exempt is not a host"),
         ('exempt = ["https://arxiv.org/"]\n', "is not a host such as example.org"),
         ('exempt = ["a\\r\\nb"]\n', "is not a host"),
+        (f'exempt = ["{"a." * 126}io"]\n', "in exempt is not a host"),
         ("exempt = []\n", "exempt is empty"),
         ('[rule]\nservice = "none"\n', "unknown key 'rule'"),
         ("[[rule]]\n", "rules.toml:1:1: service is missing"),

@@ -33,6 +33,11 @@ async def test_names_among_the_arguments_have_no_place(bench: Bench) -> None:
     assert (ended.status, ended.output) == (1, "not_found 10.5555/b\n")
 
 
+async def test_the_members_of_a_line_are_always_the_same(bench: Bench) -> None:
+    ended = await bench.run("10.5555/b", *CONCISE, "--fields", "url")
+    assert (ended.status, ended.output) == (1, "not_found 10.5555/b\n")
+
+
 @pytest.mark.parametrize("has_colour", [True, False])
 def test_only_a_terminal_gets_colour_and_no_text_can_add_any(has_colour: bool) -> None:
     writer = ConciseWriter(lambda: "a\x1b[2J.txt", (), has_colour=has_colour)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from doi_proxy.features.lists.answer import BATCHES
 from doi_proxy.features.lists.references import page
 from doi_proxy.features.lists.references.form import read_typed_text
 from doi_proxy.features.lists.references.result import CheckedReference, correct, list_corrections
@@ -394,6 +395,7 @@ async def test_a_form_that_waits_too_long_for_its_turn_to_be_read_keeps_its_text
     monkeypatch.setattr(page, "READ_TIMEOUT", 0.0)
     got = await proxy.post(PATH, form("", "", TEXT), content_type=FORM)
     assert (got.status, got["retry-after"], typed(got)) == (429, "10", TEXT)
+    assert got["ratelimit-policy"] == f'"{BATCHES}";q=1;w=10'
     assert "try again in about 10 seconds" in got.text and proxy.upstream.queries() == 0
 
 

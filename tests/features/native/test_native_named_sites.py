@@ -227,6 +227,12 @@ async def test_the_check_says_without_a_network_what_is_wrong_with_the_file(tmp_
     assert not list(find_native_problems(inspection))
 
 
+def test_the_check_queries_no_server_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    inspection = Inspection(Settings(upstream_url=f"hdl:{tmp_path}/none.bin", store_url="memory:"), offline=False)
+    (missing,) = find_native_problems(inspection)
+    assert "cannot be read" in missing.problem
+
+
 @pytest.mark.real_time  # A check of the settings runs an event loop of its own.
 async def test_the_check_does_not_query_the_root_without_its_file_and_says_which_addresses_are_refused(
     tmp_path: Path,

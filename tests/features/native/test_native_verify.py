@@ -14,7 +14,7 @@ from msgspec import structs
 
 from doi_proxy.errors import UnprovenAnswer
 from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
-from handle_protocol.key import verify_bytes
+from handle_protocol.key import verify_bytes, write_pem
 from handle_protocol.signature import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
 from handle_protocol.wire.encoding import decode_filters
 from handle_protocol.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
@@ -167,6 +167,10 @@ def _rsa(exponent: bytes, modulus: bytes) -> bytes:
 def test_a_key_that_cannot_be_used_makes_the_signature_invalid(key: bytes) -> None:
     with pytest.raises(SignatureInvalid):
         verify_signature(sign(_answer(), rsa_key()), key, oldest_version=(2, 8))
+
+
+def test_an_exponent_can_have_64_bits() -> None:
+    assert write_pem(_rsa(b"\0" + b"\xff" * 8, b"\1" * 128)).startswith("-----BEGIN PUBLIC KEY-----")
 
 
 @given(st.binary(max_size=80), st.binary(max_size=80))

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +55,10 @@ def test_the_exit_status_and_one_sentence_say_whether_a_proof_holds(
     assert printed.out.startswith(f"{NAME} has these 1 values")
     assert verify(tmp_path, "--at", "2099-01-01") == 1
     assert "The proof expired at" in capsys.readouterr().err
+    west = datetime.fromisoformat(proof["expires"]).astimezone(timezone(timedelta(hours=-5)))
+    assert verify(tmp_path, "--at", west.isoformat()) == 1
+    assert verify(tmp_path, "--at", (west - timedelta(seconds=1)).isoformat()) == 0
+    capsys.readouterr()
     proof["values"][0]["data"]["value"] = "https://evil.example/"
     (tmp_path / "proof.json").write_text(json.dumps(proof))
     assert verify(tmp_path) == 1

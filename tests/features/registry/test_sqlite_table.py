@@ -218,3 +218,16 @@ def test_names_with_the_last_code_point_are_counted_under_their_prefix(table: Re
     with closing(connect_to_read(table.path)) as connection:
         assert registry_blocks.count(connection, "10.1000/") == 3
     assert count_registry(table.path, "10.1000/", NOW) == 3
+
+
+@pytest.mark.parametrize("others", [0, 10])
+def test_the_entries_of_names_are_counted_among_few_and_among_many(
+    path: Path, table: RegistryTable, others: int
+) -> None:
+    stored = [record(number).name.key for number in (1, 999, *range(2, 2 + others))]
+    with closing(sqlite3.connect(path)) as file, file:
+        insert = "INSERT INTO entries (key, stale_until, last_used, data) VALUES (?, 0, 0, x'')"
+        file.executemany(insert, [(key,) for key in stored])
+    asked = [record(number).name.key for number in (1, 500, 999)]
+    assert table.count_entries(asked) == 2
+    assert [table.count_entries([key]) for key in asked] == [1, 0, 1]

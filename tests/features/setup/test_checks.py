@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
 import os
 import socket
 import ssl
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,16 +21,20 @@ from doi_proxy.assembly.checks import CoreInspection, find_store_failure, find_u
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.settings.sources import read_sources
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup.check_command import CHECKS
+from doi_proxy.features.setup import machine_checks
+from doi_proxy.features.setup.check_command import CHECKS, show_findings
 from doi_proxy.features.setup.command import COMMANDS
-from doi_proxy.features.setup.machine_checks import find_machine_limits
 from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
+from doi_proxy.main import create
 from doi_proxy.server.certificate_check import find_certificate_problems
 from doi_proxy.system.check import Finding, exit_status
 from doi_proxy.system.options import variable
 from tests.certificates import self_signed
+from tests.features.listening import listening
 from tests.parts import command_context
 
+#: Seconds for a connection to this process, however busy the machine is.
+PATIENCE = 60.0
 #: Without any finding.
 QUIET = {
     "upstream_contact": "mailto:library@example.org",
@@ -77,6 +84,10 @@ def test_the_same_settings_with_an_effect_are_none() -> None:
     assert not list(find_ineffective(configured(client_burst=7, client_rate=3, access_log="json", privacy_level=0)))
 
 
+def test_a_setting_of_a_feature_that_is_not_installed_has_no_value() -> None:
+    assert not configured().is_set("none")
+
+
 def test_a_route_of_a_prefix_that_is_not_resolved_is_a_warning() -> None:
     routes = {"upstream_routes": "10.5072=https://a.example,20.500.12345=hdl://a.example"}
     (found,) = find_refused_routes(configured(**routes))
@@ -117,11 +128,11 @@ def test_a_risk_is_named() -> None:
 
 def test_more_workers_than_processors_and_more_cache_than_memory_are_warnings() -> None:
     many = configured(workers=64, cache_memory_bytes=2**46, store_url="sqlite:///x")
-    assert [one.source for one in find_machine_limits(many)] == [
+    assert [one.source for one in machine_checks.find_machine_limits(many)] == [
         "DOI_PROXY_WORKERS",
         "DOI_PROXY_CACHE_MEMORY_BYTES",
     ]
-    assert not list(find_machine_limits(configured(workers=1)))
+    assert not list(machine_checks.find_machine_limits(configured(workers=1)))
 
 
 def test_every_value_that_cannot_be_used_is_named_and_the_rest_is_still_checked() -> None:
@@ -296,3 +307,22 @@ def test_a_port_in_use_is_an_error() -> None:
         (found,) = findings_of(port=str(bound.getsockname()[1]))
     assert (found.severity, found.source) == ("error", "DOI_PROXY_PORT")
     assert found.problem.endswith("the port is in use")
+
+
+@pytest.mark.anyio
+@pytest.mark.real_time  # The check connects to a socket of the system.
+async def test_a_port_on_which_a_doi_proxy_answers_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_checks, "_TIMEOUT", PATIENCE)
+    async with listening(create(Settings(store_url="memory:", mode="sealed")), lifespan="on") as url:
+        port = url.rpartition(":")[2]
+        (found,) = await asyncio.to_thread(findings_of, port=port)
+    assert (found.severity, found.source) == ("note", "DOI_PROXY_PORT")
+    assert found.problem == f"a doi-proxy already answers on port {port}"
+
+
+def test_the_findings_are_printed_as_lines_or_as_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [Finding("note", "seed", "it is large"), Finding("error", "port", "it is in use", "choose another one")]
+    assert show_findings(found, as_json=True) == show_findings(found, as_json=False) == 2
+    printed, *lines = capsys.readouterr().out.splitlines()
+    assert json.loads(printed) == {"status": 2, "findings": [asdict(finding) for finding in found]}
+    assert lines[:2] == ["error: port: it is in use; choose another one", "note: seed: it is large"]

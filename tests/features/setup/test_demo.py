@@ -139,9 +139,9 @@ def test_the_plug_is_pulled_after_ten_seconds_and_back_after_twenty() -> None:
 
 
 def test_a_setting_that_the_demo_would_not_obey_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--host", "::1"]) == 2
+    assert main(["demo", "--store-url", "memory:"]) == 2
     assert capsys.readouterr().err == (
-        "doi-proxy: --host: the demo has settings of its own, of which only --port can be changed\n"
+        "doi-proxy: --store-url: the demo has settings of its own, of which only --port can be changed\n"
     )
 
 

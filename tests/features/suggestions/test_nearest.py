@@ -115,6 +115,9 @@ async def test_local_records_are_shown_with_their_neighbours(tmp_path: Path) -> 
         page = await get_page(proxy, "10.5555/no.15x")
         assert shown(page, "suggestions") == ["10.5555/no.15"]
         assert shown(page, "around") == ["10.5555/no.14", "10.5555/no.16", "10.5555/no.17"]
+        # The page offers the name without the slashes at its end already.
+        page = await get_page(proxy, "10.5555/no.15//")
+        assert shown(page, "around") == ["10.5555/no.14", "10.5555/no.16", "10.5555/no.17"]
 
 
 async def test_registry_records_are_shown_with_their_neighbours(tmp_path: Path) -> None:
