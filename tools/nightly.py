@@ -1,20 +1,26 @@
 """`python -m tools.nightly [PART …]`: what is too dear for every change. Writes build/nightly/COMMIT.json.
 
 With `--changed`, only the parts that belong to what changed since a base (see `tools/changes.py`); with `--seconds N`,
-only those of them that fit. Exit status 1 if a part fails.
+only those of them that fit; with `--jobs N`, N at a time of the parts that may run beside others. Exit status 1 if a
+part fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -39,6 +45,8 @@ class Part(NamedTuple):
     tests: tuple[str, ...] = ()
     #: What is run in place of tests. SEED stands for a new number. make would pass on the ARGS of `make nightly`.
     command: tuple[str, ...] = ()
+    #: Whether it may run beside others: it measures no time, and shares no file with another part.
+    beside: bool = False
 
     def belongs_to(self, path: str) -> bool:
         """Whether a change of a path calls for this part."""
@@ -109,13 +117,17 @@ PARTS: Final[dict[str, Part]] = {
     "examples": Part(
         400,
         command=("env", "HYPOTHESIS_PROFILE=thorough", *_run_tests("hypothesis and not process and not repository")),
+        beside=True,
     ),
     "removable": Part(
-        900, ("app/doi_proxy/assembly/features.py", "tools/removable.py"), command=("make", "removable", "ARGS=")
+        900,
+        ("app/doi_proxy/assembly/features.py", "tools/removable.py"),
+        command=("make", "removable", "ARGS="),
+        beside=True,
     ),
-    "simulation": Part(600, command=("make", "simulate", "MINUTES=10", "ARGS=")),
-    "fuzz": Part(600, ("tools/fuzz/*",), command=("make", "fuzz", "FUZZ_SECONDS=600", "ARGS=")),
-    "mutants": Part(3_600, command=("make", "mutants", "MUTANTS=200", "SEED=SEED", "ARGS=")),
+    "simulation": Part(600, command=("make", "simulate", "MINUTES=10", "ARGS="), beside=True),
+    "fuzz": Part(600, ("tools/fuzz/*",), command=("make", "fuzz", "FUZZ_SECONDS=600", "ARGS="), beside=True),
+    "mutants": Part(2_000, command=("make", "mutants", "MUTANTS=100", "SEED=SEED", "ARGS=--least 0.75"), beside=True),
 }
 
 
@@ -144,11 +156,14 @@ def run_part(name: str, seed: int) -> dict[str, Any]:
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False
         )
     text = log.read_text(encoding="utf-8", errors="replace")
+    # After a failure, the last lines are those of make.
+    lines = [line for line in text.splitlines() if line and not line.startswith("make")]
     return {
         "result": "ok" if done.returncode == 0 else "failed",
         "began": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - began),
         "command": " ".join(command),
+        "summary": lines[-1] if lines else "",
         "failed": _FAILED.findall(text),
         "skipped": _SKIPPED.findall(text),
     }
@@ -162,12 +177,24 @@ def find_record() -> Path:
 
 def write_record(path: Path, parts: dict[str, dict[str, Any]]) -> None:
     """Add parts to a record. It lists those that have not run for its commit as well."""
-    known = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.exists() else {}
-    known = {name: {"result": "not run"} for name in PARTS} | known | parts
-    failed = [name for name, part in known.items() if part["result"] == "failed"]
-    missing = [name for name, part in known.items() if part["result"] == "not run"]
-    record = {"commit": path.stem, "failed": failed, "not_run": missing, "parts": known}
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    with _lock(path.parent):
+        known = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.exists() else {}
+        known = {name: {"result": "not run"} for name in PARTS} | known | parts
+        failed = [name for name, part in known.items() if part["result"] == "failed"]
+        missing = [name for name, part in known.items() if part["result"] == "not run"]
+        record = {"commit": path.stem, "failed": failed, "not_run": missing, "parts": known}
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep other threads and other runs of the night from a folder. Closing the folder ends the lock."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def main() -> int:
@@ -178,6 +205,7 @@ def main() -> int:
     parser.add_argument("part", nargs="*", help=f"what to run (default: all): {', '.join(PARTS)}")
     parser.add_argument("--changed", action="store_true", help="only the parts that belong to what changed")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="leave out parts that do not fit")
+    parser.add_argument("--jobs", type=int, default=1, help="parts at a time, of those that may run beside others")
     options = parser.parse_args()
     if unknown := set(options.part) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
@@ -185,20 +213,33 @@ def main() -> int:
     names = options.part or (choose(list_changes(base)) if options.changed else list(PARTS))
     if options.changed:
         print(f"nightly: parts that belong to the changes since {base}: {', '.join(names) or 'none'}", flush=True)
-    ends, status, seed = time.monotonic() + options.seconds, 0, int(time.time())
+    ends, seed = time.monotonic() + options.seconds, int(time.time())
     FOLDER.mkdir(parents=True, exist_ok=True)
     record = find_record()
-    for name in names:
-        if time.monotonic() + PARTS[name].seconds > ends:
-            print(f"{name:12} left to make nightly: its {PARTS[name].seconds} s do not fit", flush=True)
-            continue
-        result = run_part(name, seed)
-        write_record(record, {name: result})
-        print(f"{name:12} {result['result']:7} {result['seconds']:5} s", *result["failed"], sep="\n    ", flush=True)
-        if result["result"] == "failed":
-            status = 1
-            print(f"    its output is in {FOLDER / name}.log", flush=True)
-    return status
+
+    def run(name: str) -> bool:
+        return _run_and_record(name, seed, ends, record)
+
+    failed: list[bool] = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for beside, group in groupby(names, key=lambda name: PARTS[name].beside):
+            run_each = pool.map if beside else map
+            failed += run_each(run, group)
+    return 1 if any(failed) else 0
+
+
+def _run_and_record(name: str, seed: int, ends: float, record: Path) -> bool:
+    """Run a part if it fits, and print and record its result. Returns whether it failed."""
+    if time.monotonic() + PARTS[name].seconds > ends:
+        print(f"{name:12} left to make nightly: its {PARTS[name].seconds} s do not fit", flush=True)
+        return False
+    result = run_part(name, seed)
+    write_record(record, {name: result})
+    print(f"{name:12} {result['result']:7} {result['seconds']:5} s", *result["failed"], sep="\n    ", flush=True)
+    if result["result"] == "ok":
+        return False
+    print(f"    its output is in {FOLDER / name}.log", flush=True)
+    return True
 
 
 if __name__ == "__main__":

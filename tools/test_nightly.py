@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.table import table
+from tools import nightly
 from tools.changes import ROOT
-from tools.nightly import PARTS, build_command, choose, write_record
+from tools.nightly import PARTS, Part, build_command, choose, run_part, write_record
 
 pytestmark = pytest.mark.repository
 
@@ -43,7 +45,7 @@ def test_every_folder_and_file_of_a_part_has_tests_of_the_night() -> None:
 
 
 def test_a_seed_is_in_a_command() -> None:
-    assert build_command("mutants", 7) == ["make", "mutants", "MUTANTS=200", "SEED=7", "ARGS="]
+    assert build_command("mutants", 7) == ["make", "mutants", "MUTANTS=100", "SEED=7", "ARGS=--least 0.75"]
 
 
 def test_the_others_are_the_tests_of_no_other_part() -> None:
@@ -59,3 +61,31 @@ def test_a_record_has_every_part_and_keeps_what_ran_before(tmp_path: Path) -> No
     assert record["failed"] == ["debian"]
     assert set(record["not_run"]) == set(PARTS) - {"image", "debian"}
     assert record["parts"]["image"] == {"result": "ok"}
+
+
+def test_runs_at_the_same_time_lose_no_part_of_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "0123abc.json"
+    with ThreadPoolExecutor(len(PARTS)) as pool:
+        list(pool.map(lambda name: write_record(path, {name: {"result": "ok"}}), PARTS))
+    assert json.loads(path.read_text())["not_run"] == []
+
+
+@table(
+    ("script", "result", "summary"),
+    [
+        ("echo first; echo '2 passed'", "ok", "2 passed"),
+        ("echo 'tests noticed 7 of 10'; echo; echo 'make: *** Error 1'; exit 2", "failed", "tests noticed 7 of 10"),
+        ("true", "ok", ""),
+    ],
+)
+def test_a_record_has_the_last_line_of_the_output(
+    script: str, result: str, summary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nightly, "FOLDER", tmp_path)
+    monkeypatch.setitem(PARTS, "fuzz", Part(1, command=("sh", "-c", script)))
+    recorded = run_part("fuzz", 1)
+    assert (recorded["result"], recorded["summary"]) == (result, summary)
+
+
+def test_parts_that_measure_time_or_share_files_run_alone() -> None:
+    assert not any(PARTS[name].beside for name in ("benchmarks", "hostile", "release", "image", "debian"))

@@ -129,24 +129,29 @@ def test_fails() -> None:
 
 def write_notes(root: Path, tests: str, functions: list[str]) -> None:
     """A file of tests whose notes say which functions it enters. Its test fails if it is run."""
+    (root / tests).parent.mkdir()
     (root / tests).write_text("def test_fails() -> None:\n    assert False\n")
     notes = (root / "build/near" / tests).with_suffix(".json")
     notes.parent.mkdir(parents=True)
     notes.write_text(json.dumps(Noted(digest(root / tests), functions, {})._asdict()))
 
 
+def run_mutation(root: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Try all mutants of a small program with these tests."""
+    for name, text in (("app/names/name.py", _MODULE), ("tests/test_name.py", tests), ("pytest.ini", _INI)):
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text(text)
+    (root / "app/names/__init__.py").touch()
+    command = [sys.executable, "-m", "tools.mutation", "--jobs", "2", *options, "--tests", "tests"]
+    paths = os.pathsep.join((str(root / "app"), str(Path(__file__).parents[2])))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+
+
 def test_each_mutant_meets_the_tests_that_enter_it(tmp_path: Path) -> None:
-    for name, text in (("app/names/name.py", _MODULE), ("tests/test_name.py", _TESTS), ("pytest.ini", _INI)):
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text)
-    (tmp_path / "app/names/__init__.py").touch()
     write_notes(tmp_path, "tests/test_far.py", ["app/other.py:f"])
     (tmp_path / "test_left_out.py").write_text("raise AssertionError\n")
-    command = [sys.executable, "-m", "tools.mutation", "--jobs", "2", "--tests", "tests"]
-    paths = os.pathsep.join((str(tmp_path / "app"), str(Path(__file__).parents[2])))
-    run = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
-    )
+    run = run_mutation(tmp_path, _TESTS, "--least", "0.75")
     printed = sorted(line for line in run.stdout.splitlines() if "app/names/name.py:" in line or "mutants: " in line)
     assert run.returncode == 1, run.stderr
     assert printed == [
@@ -155,5 +160,14 @@ def test_each_mutant_meets_the_tests_that_enter_it(tmp_path: Path) -> None:
         "app/names/name.py:9 if x < 5: -> if x <= 5:  (in-process tests tried: 3)",
         "mutants: fails without a change: tests/test_name.py::test_fails",
         *(line for line in printed if line.startswith("mutants: noted 4 tests")),
-        *(line for line in printed if line.startswith("mutants: tests noticed 6 of 8 ")),
+        *(line for line in printed if line.startswith("mutants: tests noticed 6 of 8 (75.0%, at least 75%) ")),
     ]
+
+
+@pytest.mark.parametrize(("options", "status"), [((), 1), (("--least", "0.75"), 0)], ids=str)
+def test_survivors_are_allowed_while_the_least_share_is_noticed(
+    options: tuple[str, ...], status: int, tmp_path: Path
+) -> None:
+    tests, _, _ = _TESTS.partition("def test_fails")
+    run = run_mutation(tmp_path, tests, *options)
+    assert run.returncode == status, run.stdout + run.stderr
