@@ -110,12 +110,13 @@ class ClientLimits(Admission):
 
     def admit(self, address: str, *, is_forgeable: bool = False) -> None:
         """Count a request. Raises ClientDenied and RateExceeded."""
-        standing = self._find(address)
+        # An account of a forged address would take the place of a client's, which then has its whole burst again.
+        standing = self._judge(address, FORGEABLE) if is_forgeable else self._find(address)
         if standing.is_denied:
             self._refused(DENIED)
             raise ClientDenied
-        if self._requests is not None and standing.client is not None:
-            self._take(self._requests, self._requests.open(FORGEABLE) if is_forgeable else standing.accounts)
+        if self._requests is not None and standing.accounts:
+            self._take(self._requests, standing.accounts)
 
     def is_exempt(self, address: str) -> bool:
         """Whether client_allow_file has the address."""
@@ -173,8 +174,11 @@ class ClientLimits(Admission):
         if standing is None:
             if len(self._standings) >= MAX_ADDRESSES:
                 self._standings.clear()
-            client = None if address in self._allowed else client_of(address)
-            accounts = () if client is None or self._requests is None else self._requests.open(client)
-            is_denied = address in self._denied or address in self._denied_for_now
-            standing = self._standings[key] = _Standing(is_denied, client, accounts)
+            standing = self._standings[key] = self._judge(address, client_of(address))
         return standing
+
+    def _judge(self, address: str, payer: str) -> _Standing:
+        """What the lists say about an address whose requests are charged to `payer`."""
+        client = None if address in self._allowed else payer
+        accounts = () if client is None or self._requests is None else self._requests.open(client)
+        return _Standing(address in self._denied or address in self._denied_for_now, client, accounts)
