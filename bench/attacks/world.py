@@ -122,17 +122,18 @@ class Proxy:
             raise
         return connection
 
-    def status(self, target: str, source: str = "", timeout: float = 2.0) -> int:
-        """The status of the answer to one GET on a new connection, 0 without one."""
+    def status(self, target: str, source: str = "", timeout: float = 2.0, pause: float = 0.0) -> int:
+        """The status of the answer to one GET on a new connection, 0 without one. See `open` for `pause`."""
         try:
-            with self.open(source, timeout) as connection:
+            with self.open(source, timeout, pause) as connection:
                 return _status(connection, target, timeout)
         except OSError:
             return 0
 
-    def open(self, source: str = "", timeout: float = 20.0) -> socket.socket:
-        """A connection to it, after the TLS handshake if it has TLS."""
+    def open(self, source: str = "", timeout: float = 20.0, pause: float = 0.0) -> socket.socket:
+        """A connection to it, after the TLS handshake if it has TLS. The first byte comes after `pause` seconds."""
         connection = self.connect(source, timeout)
+        time.sleep(pause)
         return _UNVERIFIED.wrap_socket(connection) if self.door is Door.TLS else connection
 
     @property

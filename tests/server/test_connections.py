@@ -169,6 +169,18 @@ async def test_a_burst_of_new_connections_closes_about_half_of_the_idle_ones() -
     assert sum(not connection.ended for connection in idle) == 39
 
 
+async def test_in_a_burst_a_client_with_few_connections_keeps_the_one_that_has_sent_no_head_yet() -> None:
+    connections = _connections(total=80)
+    loop = asyncio.get_running_loop()
+    slow = Still(Phase.NEW)
+    assert connections.admit(slow, "198.51.100.1", loop)
+    assert all(connections.admit(Still(Phase.NEW), f"10.0.{number % 40}.1", loop) for number in range(400))
+    assert slow.ended == []
+    # Of as many clients as there are places, none has more than its share.
+    assert all(connections.admit(Still(Phase.NEW), f"10.{number}.0.1", loop) for number in range(160))
+    assert slow.ended == [Reason.CAP]
+
+
 @pytest.mark.parametrize("phase", [Phase.NEW, Phase.IDLE, Phase.HEAD, Phase.CLOSING])
 async def test_connections_that_come_and_go_at_the_cap_keep_no_other_client_out(phase: Phase) -> None:
     connections = _connections(total=80)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
@@ -309,7 +310,7 @@ class Connections:
         """
         newest = self._find(_NEW)
         is_burst = len(self._ranks[_NEW]) > self._limits.total * _NEW_SHARE
-        first = newest if is_burst else self._find(_CLOSING)
+        first = (self._find_crowded() or newest) if is_burst else self._find(_CLOSING)
         if first is None and newest is not None and self.now - newest.since >= 2 * self._limits.sweep_interval:
             first = newest
         first = first or self._find(_IDLE) or self._find(_BUSY) or newest
@@ -333,6 +334,13 @@ class Connections:
                 found.append((turn, connection))
         return min(found, key=itemgetter(0))[1] if found else None
 
+    def _find_crowded(self) -> Connection | None:
+        """The oldest new connection of a holder with more than its share. Others may have a handshake of a second."""
+        for connection in list(islice(self._ranks[_NEW], VISITS)):
+            if self._is_over_share(connection) and self._visit(connection)[0] is Phase.NEW:
+                return connection
+        return None
+
     def _turn(self, connection: Connection) -> Turn | None:
         """The rank and age of a connection; None if it cannot be closed now."""
         phase, since = self._visit(connection)
@@ -342,13 +350,23 @@ class Connections:
         return _NEWEST if is_young and rank == _NEW else rank, since
 
     def _has_many(self, connection: Connection, phase: Phase) -> bool:
-        """Whether its client is at its cap or, while no place is free, a holder of it has more than its share."""
-        holder, limits = self._holder.get(connection, ()), self._limits
-        counts = [(len(held[key]), len(held)) for held, key in zip(self._held, holder, strict=False)]
-        if counts and counts[_CLIENT][0] >= limits.per_client and phase is not Phase.ANSWER:
+        """Whether its client is at its cap, or a holder of it has more than its share."""
+        counts = self._count_held(connection)
+        if counts and counts[_CLIENT][0] >= self._limits.per_client and phase is not Phase.ANSWER:
             return True
-        is_over = any(count > max(limits.total // (holders + 1), _LEAST_SHARE) for count, holders in counts)
-        return is_over and len(self._holder) >= limits.total
+        return self._is_over_share(connection)
+
+    def _is_over_share(self, connection: Connection) -> bool:
+        """Whether a holder of the connection has more than its share, while no place is free."""
+        total = self._limits.total
+        return len(self._holder) >= total and any(
+            count > max(total // (holders + 1), _LEAST_SHARE) for count, holders in self._count_held(connection)
+        )
+
+    def _count_held(self, connection: Connection) -> list[tuple[int, int]]:
+        """The connections of its customer, and the number of customers; the same of its client."""
+        holder = self._holder.get(connection, ())
+        return [(len(held[key]), len(held)) for held, key in zip(self._held, holder, strict=False)]
 
     def _report_full(self, is_full: bool) -> None:
         """Log the change to and from the cap."""
