@@ -118,14 +118,15 @@ def test_the_dockerfile_s_install_steps_give_a_working_program(tmp_path: Path) -
     source = tmp_path / "src"
     source.mkdir()
     install = stages()[0]
-    environment = clean_environment(install) | {"VERSION": f"{VERSION}7+g0123abcd"}
+    version = "2.0.0.dev7+g0123abcd"
+    environment = clean_environment(install) | {"VERSION": version}
     for one in install:
         if one.word == "COPY":
             copy_into(source, one.rest)
         elif one.word == "RUN":
             run(["sh", "-ec", one.rest.replace("/opt/", f"{tmp_path}/opt/")], source, environment)
     program = tmp_path / "opt/doi-proxy/bin/doi-proxy"
-    assert run([str(program), "--version"], tmp_path, environment) == f"doi-proxy {VERSION}7+g0123abcd\n"
+    assert run([str(program), "--version"], tmp_path, environment) == f"doi-proxy {version}\n"
     installed = next((tmp_path / "opt/doi-proxy/lib").glob("python3*/site-packages/doi_proxy"))
     assert data_files(ROOT / "app" / "doi_proxy") - data_files(installed) == set()
     setup = ["setup", f"--root={tmp_path}/root", "--front=none", "--public-url=https://doi.example.org"]

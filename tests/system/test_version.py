@@ -18,6 +18,8 @@ pytestmark = pytest.mark.process
 
 #: Where the file is below the folder of a checkout.
 PLACE: Final = "app/doi_proxy/system/version.py"
+#: The line of the checkouts here. In the commit of a release, that of this program has no ".dev".
+LINE: Final = "2.0.0.dev"
 AUTHOR: Final = {f"GIT_{role}_{kind}": "test" for role in ("AUTHOR", "COMMITTER") for kind in ("NAME", "EMAIL")}
 
 
@@ -36,12 +38,12 @@ def commit(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with two commits: one before there was a version, and one with the version of this program."""
+    """A checkout with two commits: one before there was a version, and one with the version LINE."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     git(folder, "init", "--quiet")
     commit(folder, "README.md", "a")
-    commit(folder, PLACE, Path(version.__file__).read_text("utf-8"))
+    commit(folder, PLACE, Path(version.__file__).read_text("utf-8").replace(VERSION, LINE))
     return folder
 
 
@@ -49,19 +51,23 @@ def head(folder: Path) -> str:
     return git(folder, "rev-parse", "HEAD")[:8]
 
 
+def test_a_released_version_has_neither_a_number_nor_a_commit(checkout: Path) -> None:
+    assert find_version(checkout / PLACE, "2.0.0") == "2.0.0"
+
+
 def test_the_commits_since_the_line_changed_are_counted(checkout: Path) -> None:
     file = checkout / PLACE
-    assert find_version(file) == f"{VERSION}0+g{head(checkout)}"
+    assert find_version(file, LINE) == f"{LINE}0+g{head(checkout)}"
     for number in (1, 2):
         commit(checkout, "README.md", str(number))
-        assert find_version(file) == f"{VERSION}{number}+g{head(checkout)}"
+        assert find_version(file, LINE) == f"{LINE}{number}+g{head(checkout)}"
     commit(checkout, PLACE, file.read_text() + "# another line\n")
-    assert find_version(file) == f"{VERSION}3+g{head(checkout)}"
+    assert find_version(file, LINE) == f"{LINE}3+g{head(checkout)}"
     git(checkout, "mv", "app", "src")
     commit(checkout, "README.md", "a file that moves is the same file")
-    assert find_version(checkout / "src/doi_proxy/system/version.py") == f"{VERSION}4+g{head(checkout)}"
-    commit(checkout, "src/doi_proxy/system/version.py", file_text(checkout).replace(VERSION, "1.1.0.dev"))
-    assert find_version(checkout / "src/doi_proxy/system/version.py") == f"{VERSION}0+g{head(checkout)}"
+    assert find_version(checkout / "src/doi_proxy/system/version.py", LINE) == f"{LINE}4+g{head(checkout)}"
+    commit(checkout, "src/doi_proxy/system/version.py", file_text(checkout).replace(LINE, "2.1.0.dev"))
+    assert find_version(checkout / "src/doi_proxy/system/version.py", LINE) == f"{LINE}0+g{head(checkout)}"
 
 
 def file_text(checkout: Path) -> str:
@@ -71,14 +77,14 @@ def file_text(checkout: Path) -> str:
 def test_a_shallow_checkout_has_the_commit_without_a_number(checkout: Path, tmp_path: Path) -> None:
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{checkout}", str(shallow))
-    assert find_version(shallow / PLACE) == f"{VERSION}+g{head(checkout)}"
+    assert find_version(shallow / PLACE, LINE) == f"{LINE}+g{head(checkout)}"
 
 
 def test_without_history_the_version_is_the_line_and_a_build_has_its_file(checkout: Path, tmp_path: Path) -> None:
     (checkout / ".git").rename(tmp_path / "history")
-    assert find_version(checkout / PLACE) == VERSION
-    (checkout / PLACE).with_name(BUILT).write_text(f"{VERSION}7+g0123abcd\n")
-    assert find_version(checkout / PLACE) == f"{VERSION}7+g0123abcd"
+    assert find_version(checkout / PLACE, LINE) == LINE
+    (checkout / PLACE).with_name(BUILT).write_text(f"{LINE}7+g0123abcd\n")
+    assert find_version(checkout / PLACE, LINE) == f"{LINE}7+g0123abcd"
 
 
 def test_an_archive_of_git_has_the_commit(checkout: Path, tmp_path: Path) -> None:
@@ -91,16 +97,16 @@ def test_an_archive_of_git_has_the_commit(checkout: Path, tmp_path: Path) -> Non
     found = subprocess.run(
         [sys.executable, "-c", code, str(archive / PLACE)], capture_output=True, text=True, check=True
     )
-    assert found.stdout.strip() == f"{VERSION}+g{head(checkout)}"
+    assert found.stdout.strip() == f"{LINE}+g{head(checkout)}"
 
 
 def test_a_hook_of_another_repository_does_not_change_the_answer(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = find_version(checkout / PLACE)
+    expected = find_version(checkout / PLACE, LINE)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nothing"))
-    assert find_version(checkout / PLACE) == expected
-    assert re.fullmatch(re.escape(VERSION) + r"0\+g[0-9a-f]{8}", expected)
+    assert find_version(checkout / PLACE, LINE) == expected
+    assert re.fullmatch(re.escape(LINE) + r"0\+g[0-9a-f]{8}", expected)
 
 
 def test_the_build_can_load_the_module_alone() -> None:

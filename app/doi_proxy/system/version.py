@@ -25,7 +25,7 @@ _TIMEOUT: Final = 5.0
 
 @cache
 def read_version() -> str:
-    """The version by PEP 440: before a release, `1.0.0.devN+gCOMMIT`, where N counts the commits since VERSION changed.
+    """The version by PEP 440: VERSION, before a release with N+gCOMMIT. N counts the commits since VERSION changed.
 
     Without the history, N is left out, and without a trace of the commit, so is the commit. In a checkout, the first
     call starts git. It blocks.
@@ -33,16 +33,16 @@ def read_version() -> str:
     return find_version(Path(__file__))
 
 
-def find_version(file: Path) -> str:
-    """The version of the program whose copy of this file is `file`."""
+def find_version(file: Path, line: str = VERSION) -> str:
+    """The version of the program whose copy of this file is `file`, and whose line VERSION has the text `line`."""
     try:
         return file.with_name(BUILT).read_text("ascii").strip()
     except OSError:
         pass
-    if not VERSION.endswith(".dev"):
-        return VERSION
+    if not line.endswith(".dev"):
+        return line
     archived = "" if _ARCHIVED.startswith("$") else f"+g{_ARCHIVED[:_DIGITS]}"
-    return VERSION + (_describe_checkout(file) or archived)
+    return line + (_describe_checkout(file) or archived)
 
 
 def _describe_checkout(file: Path) -> str:
