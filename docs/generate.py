@@ -24,7 +24,7 @@ from doi_proxy.assembly.settings import Settings  # noqa: E402
 from doi_proxy.features import NAMES  # noqa: E402
 from doi_proxy.features.setup.front_files import GENERATED, write_file  # noqa: E402
 from doi_proxy.features.setup.sizing import Has, need_of, read_load, write_rows  # noqa: E402
-from doi_proxy.system.options import flag_of, variable  # noqa: E402
+from doi_proxy.system.options import DEPRECATED, flag_of, variable  # noqa: E402
 from doi_proxy.system.setting_values import WrittenForm, find_form  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
@@ -124,7 +124,10 @@ class Setting:
     @property
     def sentence(self) -> str:
         """The description, on one line."""
-        return " ".join(self.schema["description"].split())
+        removal = (
+            f"Deprecated: the next minor release removes it; {remedy}." if (remedy := DEPRECATED.get(self.name)) else ""
+        )
+        return " ".join([*self.schema["description"].split(), *removal.split()])
 
     @property
     def reloaded(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from doi_proxy.assembly.features import load_feature
@@ -12,6 +12,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features import NAMES
 from doi_proxy.features.lists.verdict import ECHO, FIELDS, MATCH_FIELDS, SUGGESTION_FIELDS, Verdict
+from doi_proxy.system.options import DEPRECATED
 from tests.world.world import World
 
 #: A record with each kind of value that has members of its own.
@@ -36,6 +37,8 @@ HANDLES: Final = (
     "/api/handles/10.5555/record%zz",
     "/doiRA/10.5555/record",
 )
+#: The HELP of a metric that the next minor release removes begins with this word.
+_DEPRECATED: Final = re.compile(r"^# HELP (\w+) Deprecated", re.MULTILINE)
 _SAMPLE: Final = re.compile(r"^(\w+)(?:\{(.*?)\})? ")
 
 
@@ -66,12 +69,14 @@ def read_verdicts() -> dict[str, list[str]]:
 
 
 def read_answers() -> dict[str, dict[str, Any]]:
-    """The metrics with their labels, and the shapes of the answers of the REST API."""
+    """The shapes of the answers of the REST API, the metrics with their labels, and what is deprecated."""
     with World() as world:
         world.upstream.put("10.5555/record", values=RECORD)
         handles = {target: _describe(world.get(target)) for target in HANDLES}
         world.get("/10.5555/record")
-        return {"handles": handles, "metrics": _read_metrics(world.get("/metrics").body.decode())}
+        text = world.get("/metrics").body.decode()
+    deprecated = {"settings": sorted(DEPRECATED), "metrics": sorted(_DEPRECATED.findall(text))}
+    return {"handles": handles, "metrics": _read_metrics(text), "deprecated": deprecated}
 
 
 def _describe(reply: Any) -> dict[str, Any]:
@@ -95,6 +100,20 @@ def _read_metrics(text: str) -> dict[str, list[str]]:
             labels = re.findall(r'(\w+)="', sample[2] or "")
             found.setdefault(sample[1], sorted(labels))
     return dict(sorted(found.items()))
+
+
+def list_losses(old: Any, new: Any, place: str = "") -> Iterator[str]:
+    """What the old shape has and the new one has not, or otherwise. A new member is no loss."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name, inner in old.items():
+            if name in new:
+                yield from list_losses(inner, new[name], f"{place}.{name}")
+            else:
+                yield f"{place}.{name} is gone"
+    elif isinstance(old, list) and isinstance(new, list):
+        yield from (f"{place}: {one} is gone" for one in old if not any(not list(list_losses(one, it)) for it in new))
+    elif old != new:
+        yield f"{place} is {new!r}, and was {old!r}"
 
 
 def read_shapes() -> dict[str, dict[str, Any]]:

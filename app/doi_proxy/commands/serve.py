@@ -36,7 +36,7 @@ from doi_proxy.sharing.folder import FOLDER_VARIABLE, temporary_folder
 from doi_proxy.sharing.memory import SharedMemory, Use, create_memories
 from doi_proxy.sharing.states import SharedStates
 from doi_proxy.store.url import find_store_file
-from doi_proxy.system.check import Inspection
+from doi_proxy.system.check import Inspection, find_deprecated
 from doi_proxy.web.application import Application
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def _serve_alone(
     def reload() -> None:
         notifier.reloading()
         lifecycle.reload(reload_settings(lifecycle.settings, load))
-        _judge_certificate(lifecycle.settings)
+        log_warnings(lifecycle.settings)
         notifier.ready(status)
 
     def drain() -> None:
@@ -165,7 +165,7 @@ def _supervise(
         # For a worker that is started later. The workers report a certificate that cannot be used.
         with suppress(ConfigurationError):
             certificate.replace(in_force.tls_cert, in_force.tls_key)
-            _judge_certificate(in_force)
+            log_warnings(in_force)
         return None if fresh is None else in_force
 
     with temporary_folder() as folder:
@@ -268,7 +268,7 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     file = find_store_file(settings.store_url)
     if file is not None and (bytes_used := fitting_bytes(settings, file)) < settings.store_max_bytes:
         log.warning("the store may grow to %.0f MB, to keep half of the free disk space free", bytes_used / 1e6)
-    _judge_certificate(settings)
+    log_warnings(settings)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
             "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to an "
@@ -277,8 +277,10 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     return f"serving on {address}"
 
 
-def _judge_certificate(settings: Settings) -> None:
-    """Log what is wrong with a certificate that can be used, such as its end. No client that it keeps away can tell."""
-    if settings.tls_cert is not None:
-        for finding in find_certificate_problems(Inspection(settings)):
-            log.warning("%s", finding)
+def log_warnings(settings: Settings) -> None:
+    """Log what is wrong with settings that can be used: those that are deprecated, and a certificate near its end."""
+    inspection = Inspection(settings)
+    # No client that a certificate keeps away can report it.
+    certificate = find_certificate_problems(inspection) if settings.tls_cert is not None else ()
+    for finding in (*find_deprecated(inspection), *certificate):
+        log.warning("%s", finding)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.system.options import Settings
+from doi_proxy.system.options import DEPRECATED, Settings
 
 #: An error keeps the proxy from working. A warning is a risk. A note needs no action.
 Severity = Literal["error", "warning", "note"]
@@ -74,6 +74,14 @@ def exit_status(findings: Iterable[Finding]) -> int:
     """2 if there is an error, 1 if there is a warning, else 0."""
     severities = {finding.severity for finding in findings}
     return 2 if "error" in severities else 1 if "warning" in severities else 0
+
+
+def find_deprecated(inspection: Inspection) -> Iterator[Finding]:
+    """Settings that are set and deprecated. The next minor release refuses them, whatever their value is."""
+    for name, remedy in DEPRECATED.items():
+        if name in inspection.settings.model_fields_set:
+            source, problem = inspection.source(name), "this setting is deprecated: the next minor release removes it"
+            yield Finding("warning", source, problem, remedy)
 
 
 def find_access_problem(path: Path) -> str | None:

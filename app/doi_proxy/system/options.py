@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
@@ -40,6 +40,9 @@ _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<
 _MAX_PORT: Final = 65_535
 #: Characters of a label of a host name.
 _MAX_LABEL: Final = 63
+
+#: The settings that the next minor release removes, each with what to do instead (docs/releases.md). They still work.
+DEPRECATED: Final[Mapping[str, str]] = {}
 
 #: What the environment variable of a setting begins with.
 ENV_PREFIX: Final = "DOI_PROXY_"

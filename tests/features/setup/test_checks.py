@@ -20,6 +20,7 @@ import pytest
 from doi_proxy.assembly.checks import CoreInspection, find_store_failure, find_upstream_failure, inspect
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.settings.sources import read_sources
+from doi_proxy.commands.serve import log_warnings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.setup import machine_checks
 from doi_proxy.features.setup.check_command import CHECKS, show_findings
@@ -30,6 +31,7 @@ from doi_proxy.server.certificate_check import find_certificate_problems
 from doi_proxy.system.check import Finding, exit_status
 from doi_proxy.system.options import variable
 from tests.certificates import self_signed
+from tests.constants import changed
 from tests.features.listening import listening
 from tests.parts import command_context
 
@@ -78,6 +80,17 @@ def test_a_setting_without_an_effect_is_a_warning(settings: dict[str, str], sour
     found = list(find_ineffective(configured(**settings)))
     assert variable(source) in [one.source for one in found]
     assert {one.severity for one in found} == {"warning"}
+
+
+def test_a_deprecated_setting_is_a_warning_of_check_and_of_a_start(caplog: pytest.LogCaptureFixture) -> None:
+    usual = str(Settings.model_fields["cache_grace"].default)
+    with changed({"doi_proxy.system.check.DEPRECATED": {"cache_grace": "set cache_patience"}}):
+        assert findings_of() == []
+        (found,) = findings_of(cache_grace=usual)
+        log_warnings(configured(cache_grace=usual).settings)
+    assert (found.severity, found.source) == ("warning", "DOI_PROXY_CACHE_GRACE")
+    assert caplog.messages == ["cache_grace: " + str(found).partition(": ")[2]]
+    assert str(found).endswith("this setting is deprecated: the next minor release removes it; set cache_patience")
 
 
 def test_the_same_settings_with_an_effect_are_none() -> None:

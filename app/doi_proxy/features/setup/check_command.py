@@ -16,12 +16,13 @@ from doi_proxy.features.setup.file_checks import (
 from doi_proxy.features.setup.machine_checks import find_admin_listener_problems, find_machine_limits, find_port_in_use
 from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 from doi_proxy.server.certificate_check import find_certificate_problems
-from doi_proxy.system.check import Check, Finding, exit_status
+from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
 
 _SUMMARIES: Final = ("No errors and no warnings.", "There are warnings.", "There are errors.")
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (
     find_ineffective,
+    find_deprecated,
     find_contradictions,
     find_refused_routes,
     find_risks,
