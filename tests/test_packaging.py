@@ -325,16 +325,44 @@ def test_a_container_has_the_time_to_end() -> None:
     assert min(stops) > GRACE
 
 
-def test_the_version_is_the_same_wherever_it_stands() -> None:
-    assert {all_of(stage, "ARG")[0] for stage in stages()} == {f"VERSION={VERSION}"}
-    assert [one["image"] for one in proxies()] == [f"doi-proxy:{VERSION}"] * 2
-    chart, kustomization = (
-        yaml.safe_load((ROOT / "config" / name).read_text(encoding="utf-8"))
-        for name in ("helm/doi-proxy/Chart.yaml", "kubernetes/kustomization.yaml")
-    )
+#: The files that have the version, and how it stands there.
+VERSIONED: Final = {
+    "app/doi_proxy/system/version.py": r'^VERSION: Final = "(.+)"$',
+    "Dockerfile": "^ARG VERSION=(.+)$",
+    "docker-compose.yml": "^ *image: doi-proxy:(.+)$",
+    "config/helm/doi-proxy/Chart.yaml": "^appVersion: (.+)$",
+    "config/kubernetes/kustomization.yaml": "^ *newTag: (.+)$",
+}
+
+
+def versions_in(root: Path) -> set[str]:
+    """Every version in these files."""
+    texts = {name: (root / name).read_text(encoding="utf-8") for name in VERSIONED}
+    found = {name: re.findall(pattern, texts[name], re.MULTILINE) for name, pattern in VERSIONED.items()}
+    assert all(found.values()), found
     # That of the chart itself is a version of SemVer, which has no 1.0.0.dev.
-    assert (chart["appVersion"], chart["version"]) == (VERSION, VERSION.removesuffix(".dev"))
-    assert [image["newTag"] for image in kustomization["images"]] == [VERSION]
+    (chart,) = re.findall("^version: (.+)$", texts["config/helm/doi-proxy/Chart.yaml"], re.MULTILINE)
+    assert chart == found["app/doi_proxy/system/version.py"][0].removesuffix(".dev")
+    return {version for several in found.values() for version in several}
+
+
+def test_the_version_is_the_same_wherever_it_stands() -> None:
+    assert versions_in(ROOT) == {VERSION}
+
+
+def test_the_release_page_writes_the_version_of_a_release_and_then_of_the_next_one(tmp_path: Path) -> None:
+    page = (ROOT / "docs/releases.md").read_text(encoding="utf-8")
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    for name in VERSIONED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace(VERSION, "1.0.0.dev"), encoding="utf-8")
+    subprocess.run("git init --quiet && git add --all", shell=True, cwd=tmp_path, check=True)
+    release, *following = re.findall(r"^ +(sed -i .*)$", page, re.MULTILINE)
+    for commands, version in (([release], "1.0.0"), (following, "1.1.0.dev")):
+        subprocess.run("\n".join(commands), shell=True, cwd=tmp_path, check=True)
+        assert versions_in(tmp_path) == {version}
+        assert "1.0.0" not in (tmp_path / "app/doi_proxy/system/version.py").read_text().replace(f'"{version}"', "")
 
 
 @pytest.mark.parametrize("lock", ["uv", "build", "runtime", "dev"])
