@@ -19,6 +19,7 @@ from doi_proxy.errors import (
     UpstreamUnreachable,
 )
 from doi_proxy.upstream.client import MAX_AGENCY_NAMES, HandleClient
+from doi_proxy.upstream.remedies import remedy_of, sign_of
 from doi_proxy.upstream.source import UpstreamQuery
 from handle_protocol.answer import Answer, ResponseCode
 from tests.certificates import self_signed
@@ -123,6 +124,33 @@ async def test_an_egress_proxy_is_used_where_the_environment_names_one(
     monkeypatch.setenv("HTTP_PROXY", upstream.url)
     assert (await ask("http://upstream.example")).code is ResponseCode.SUCCESS
     assert upstream.targets[-1] == "http://upstream.example/api/handles/10.1234/Name"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_an_egress_proxy_that_cannot_be_reached_is_named_as_the_trouble(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://reader:safe@127.0.0.1:9")
+    with pytest.raises(UpstreamUnreachable) as raised:
+        await ask(f"{scheme}://upstream.example")
+    assert raised.value.detail.startswith("ProxyError: the egress proxy 127.0.0.1:9 cannot be reached: ")
+    assert "safe" not in raised.value.detail
+    assert sign_of(raised.value) == "egress"
+    assert remedy_of(raised.value).startswith("correct HTTPS_PROXY")
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"), [(407, "set the user and the password"), (403, "look at the log of the egress proxy")]
+)
+async def test_an_egress_proxy_that_opens_no_tunnel_is_reported_with_its_status(
+    monkeypatch: pytest.MonkeyPatch, status: int, remedy: str
+) -> None:
+    async with Tunnel(status=status) as tunnel:
+        monkeypatch.setenv("HTTPS_PROXY", tunnel.url)
+        with pytest.raises(UpstreamUnreachable) as raised:
+            await ask("https://upstream.example")
+    assert raised.value.detail == f"ProxyError: the egress proxy answered CONNECT with status {status}"
+    assert remedy_of(raised.value).startswith(remedy)
 
 
 async def test_no_proxy_names_the_hosts_that_are_asked_directly(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Self
 
 from tests.accepting import accept_into, close_server
 
 
 class Tunnel:
-    """An HTTP proxy on loopback that serves only CONNECT. `targets` are the requested hosts."""
+    """An HTTP proxy on loopback that serves only CONNECT. `targets` are the requested hosts.
 
-    def __init__(self) -> None:
+    With another `status` than 200 it opens no tunnel.
+    """
+
+    def __init__(self, status: int = 200) -> None:
+        self._status = status
         self.targets: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
@@ -33,6 +38,9 @@ class Tunnel:
         method, target, _ = head.decode("ascii").split(" ", 2)
         assert method == "CONNECT"
         self.targets.append(target)
+        if self._status != HTTPStatus.OK:
+            writer.write(f"HTTP/1.1 {self._status} Refused\r\nContent-Length: 0\r\n\r\n".encode())
+            return
         host, _, port = target.rpartition(":")
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")

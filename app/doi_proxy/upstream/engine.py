@@ -162,18 +162,22 @@ async def _translate(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
     try:
         return await send(request)
     except (aiohttp.ClientError, OSError) as error:
-        raise _to_httpx(error) from error
+        raise _to_httpx(error, request.proxy) from error
 
 
-def _to_httpx(error: Exception) -> httpx.TransportError:
+def _to_httpx(error: Exception, proxy: URL | None = None) -> httpx.TransportError:
     text = str(error)
     if isinstance(error, TimeoutError):
         return httpx.TimeoutException(text)
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return httpx.ProxyError(text)
+        return httpx.ProxyError(f"the egress proxy answered CONNECT with status {error.status}")
     if isinstance(error, aiohttp.ClientConnectorError):
         # The text repeats the address, and the words of OpenSSL would be cut.
-        return httpx.ConnectError(getattr(error.os_error, "verify_message", "") or error.strerror or text)
+        reason = getattr(error.os_error, "verify_message", "") or error.strerror or text
+        # Only the address tells a host without an address in the DNS: aiohttp raises the same error for both.
+        if proxy is not None and (error.host, error.port) == (proxy.host, proxy.port):
+            return httpx.ProxyError(f"the egress proxy {proxy.host}:{proxy.port} cannot be reached: {reason}")
+        return httpx.ConnectError(reason)
     if isinstance(error, aiohttp.ClientResponseError):
         return httpx.RemoteProtocolError(text)
     return httpx.ReadError(text)

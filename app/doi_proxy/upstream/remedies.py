@@ -14,7 +14,8 @@ _EGRESS_LOGIN: Final = "set the user and the password of the egress proxy in HTT
 _NO_ADDRESS: Final = "correct the address of the upstream, or check the DNS of this machine"
 #: Words in the messages of OpenSSL, the resolver of names and the kernel, their sign, and what to do. The first counts.
 _REMEDIES: Final = (
-    ("proxy authentication required", "", _EGRESS_LOGIN),
+    ("answered connect with status 407", "", _EGRESS_LOGIN),
+    ("answered connect with status", "", "look at the log of the egress proxy: it may not allow or reach the upstream"),
     (
         "certificate has expired",
         "certificate",
@@ -32,6 +33,7 @@ _REMEDIES: Final = (
         "set upstream_ca_bundle to the certificate authority of the upstream, or of the egress proxy",
     ),
     ("wrong_version_number", "", "correct the address of the upstream: this port does not speak TLS"),
+    ("the egress proxy", "egress", "correct HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or start the egress proxy"),
     ("connect call failed", "", CORRECT_ADDRESS),
     ("name resolution", "dns", "check the DNS of this machine"),
     ("name or service not known", "dns", _NO_ADDRESS),

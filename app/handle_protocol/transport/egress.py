@@ -19,6 +19,7 @@ from handle_protocol.transport.http import HttpConnection
 _MAX_HOSTS: Final = 1_000
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _CONNECTED: Final = 200
+_MAX_DETAIL: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Egress:
                 url = self._find_proxy_url(scheme, host)
                 self._proxies[key] = None if url is None else _read_proxy(url)
             except ValueError as error:
-                raise ServerUnreachable(detail=str(error)[:200]) from error
+                raise ServerUnreachable(detail=str(error)[:_MAX_DETAIL]) from error
         return self._proxies[key]
 
     async def connect(self, scheme: str, host: str, port: int, proxy: EgressProxy | None) -> HttpConnection:
@@ -95,7 +96,11 @@ class Egress:
 
     async def _open_proxy(self, proxy: EgressProxy, *, ends_at_head: bool = False) -> HttpConnection:
         tls = self._proxy_tls if proxy.is_tls else None
-        return await self._open(proxy.host, proxy.port, tls, ends_at_head=ends_at_head)
+        try:
+            return await self._open(proxy.host, proxy.port, tls, ends_at_head=ends_at_head)
+        except OSError as error:
+            detail = f"the egress proxy {proxy.host}:{proxy.port} cannot be reached: {error}"[:_MAX_DETAIL]
+            raise ServerUnreachable(detail=detail) from error
 
     async def _connect_through(self, proxy: EgressProxy, host: str, port: int) -> HttpConnection:
         """TLS to the server inside a tunnel through the proxy (RFC 9110, section 9.3.6)."""

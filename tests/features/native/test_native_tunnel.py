@@ -382,6 +382,14 @@ async def test_http_goes_through_an_egress_proxy(monkeypatch: pytest.MonkeyPatch
         assert b"\r\nProxy-Authorization: Basic dXNlcjpwQHNz\r\n" in heads[0]
 
 
+async def test_an_egress_proxy_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(ServerUnreachable) as raised:
+        await post(80)
+    assert raised.value.detail.startswith("the egress proxy 127.0.0.1:9 cannot be reached: ")
+
+
 async def test_tls_goes_through_an_egress_proxy_and_its_certificate_is_compared(
     tmp_path: Path, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,12 @@ ALL_WRONG: Final = Facts(
             UNANSWERED,
             "Many names get no answer: no connection (its host has no address in the DNS). 100% of the names ",
         ),
+        (
+            replace(FINE, upstreams=[upstream("failing", "upstream-unreachable", "egress")]),
+            None,
+            "doi.org has given no usable answer since 1 January 1970, 00:08 UTC: no connection (the egress proxy "
+            "cannot be reached). ",
+        ),
         (FINE, UNANSWERED, "Many names get no answer. 100% of the names get no answer. "),
         (
             replace(FINE, mode="sealed", cause="sealed"),
