@@ -13,6 +13,9 @@ from handle_protocol.errors import InvalidDump
 #: Bytes of one record, with the blanks of its layout, and of one piece that is read.
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 64 * 1024
+_BYTE_ORDER_MARK: Final = "\ufeff"
+#: The first bytes of a compressed file (RFC 1952, section 2.3.1). They are not UTF-8.
+_GZIP: Final = b"\x1f\x8b"
 _BLANK: Final = re.compile(r"\s*")
 _decode: Final = json.JSONDecoder().raw_decode
 
@@ -27,8 +30,15 @@ class DumpRecord:
 
 def read_dump(file: BinaryIO) -> Iterator[DumpRecord]:
     """The records of a dump in its order. Raises InvalidDump, also at the end if the dump is not complete."""
-    text = _Text(file)
-    yield from _read_json(text) if text.peek() == "{" else _read_list(text)
+    text, handle = _Text(file), None
+    try:
+        text.skip_mark()
+        for record in _read_json(text) if text.peek() == "{" else _read_list(text):
+            handle = record.handle
+            yield record
+    except InvalidDump as error:
+        place = "before its first record" if handle is None else f"after the record of {handle[:200]!r}"
+        raise InvalidDump(f"{place}: {error}") from error
 
 
 def _read_json(text: _Text) -> Iterator[DumpRecord]:
@@ -83,6 +93,11 @@ class _Text:
             if self._at < len(self._left) or not self._read(_PIECE):
                 return self._left[self._at : self._at + 1]
 
+    def skip_mark(self) -> None:
+        """Skip the byte order mark that some editors write."""
+        self._read(_PIECE)
+        self._at = len(_BYTE_ORDER_MARK) if self._left.startswith(_BYTE_ORDER_MARK) else 0
+
     def expect(self, character: str) -> None:
         """Read one character."""
         if self.peek() != character:
@@ -109,7 +124,9 @@ class _Text:
             except (ValueError, RecursionError) as error:
                 # Twice as much each time: the time stays in proportion to the bytes.
                 if isinstance(error, RecursionError) or not self._read(size):
-                    raise InvalidDump(f"the dump cannot be read: {str(error)[:200]}") from error
+                    # The line and the column of the message are those of the piece, and not of the file.
+                    reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+                    raise InvalidDump(f"the dump cannot be read: {reason[:200]}") from error
                 size = len(self._left)
                 continue
             # A number may go on in the next piece.
@@ -132,7 +149,8 @@ class _Text:
             self._bytes = b""
         except UnicodeDecodeError as error:
             if self._is_read or error.start < len(self._bytes + piece) - 4:
-                raise InvalidDump("the dump is not UTF-8") from error
+                reason = "is compressed; unpack it" if piece.startswith(_GZIP) else "is not UTF-8"
+                raise InvalidDump(f"the dump {reason}") from error
             whole = self._bytes + piece
             text, self._bytes = whole[: error.start].decode(), whole[error.start :]
         self._left += text

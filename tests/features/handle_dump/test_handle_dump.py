@@ -370,6 +370,27 @@ def test_a_dump_that_is_cut_off_cannot_be_skipped(tmp_path: Path, capsys: pytest
     assert not skipped.exists()
 
 
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda dump: dump[:-40], "after the record of '10.7777/n-1': the dump cannot be read: "),
+        (lambda dump: dump.replace(b"n-2", b"n-\xff"), "the dump is not UTF-8"),
+        (lambda dump: b"\x1f\x8b\x08" + dump, "before its first record: the dump is compressed; unpack it"),
+        (lambda dump: dump[:9], "before its first record: the dump cannot be read: Unterminated string"),
+    ],
+)
+def test_a_dump_that_cannot_be_read_to_its_end_names_the_last_record(
+    damage: Callable[[bytes], bytes], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = as_json({f"10.7777/n-{number}": [] for number in range(3)})
+    assert run(tmp_path, damage(dump.encode())) == 1
+    assert problem in capsys.readouterr().err
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    assert run(tmp_path, b"\xef\xbb\xbf" + as_json({"10.7777/n": []}).encode()) == 0
+
+
 @pytest.mark.parametrize("form", ["bundle", "csv"])
 def test_only_a_dump_has_records_to_skip(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("name,url\n")
