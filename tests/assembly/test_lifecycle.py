@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from contextlib import suppress
 
@@ -47,6 +48,20 @@ def test_a_part_that_cannot_be_reloaded_keeps_its_settings_and_the_others_are_re
     lifecycle.reload(AFTER)
     assert (lifecycle.settings, levels) == (BEFORE, ["debug"])
     assert "the list cannot be read" in caplog.text
+
+
+def test_a_reload_without_a_free_file_is_a_failed_one_and_reaches_the_other_parts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def open_file(_: Settings) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "branding.py")
+
+    lifecycle, levels = Lifecycle(BEFORE), list[str]()
+    lifecycle.on_reload(open_file, "log_level")
+    lifecycle.on_reload(lambda settings: levels.append(settings.log_level))
+    lifecycle.reload(AFTER)
+    assert (lifecycle.settings, lifecycle.reload_failed, levels) == (BEFORE, True, ["debug"])
+    assert "reload failed, the previous settings stay in force: Too many open files" in caplog.text
 
 
 def test_settings_that_need_a_restart_are_named(caplog: pytest.LogCaptureFixture) -> None:

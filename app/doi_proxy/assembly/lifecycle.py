@@ -13,6 +13,7 @@ from doi_proxy.assembly.settings import Settings, mask_settings
 from doi_proxy.assembly.settings.sources import names_from_files
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.sharing.memory import SharedMemory, Use, create_memories
+from doi_proxy.system.files import explain_failure
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 _CANCEL_INTERVAL: Final = 0.1
 _MAX_CANCELS: Final = 50
 
-#: Applies new settings to one part. Raises ConfigurationError, and then changes nothing.
+#: Applies new settings to one part. Raises ConfigurationError, and then changes nothing. Another error counts too.
 Apply = Callable[[Settings], None]
 
 
@@ -92,10 +93,12 @@ class Lifecycle:
         for part in self._parts:
             try:
                 part.apply(after)
-            except ConfigurationError as error:
+            except Exception as error:
+                # Catch everything: a part that is short of files must not keep the reload from the parts after it.
                 log.error(
                     "reload failed, the previous settings stay in force: %s; correct it, and reload again",
-                    error.message,
+                    error.message if isinstance(error, ConfigurationError) else explain_failure(error),
+                    exc_info=None if isinstance(error, (ConfigurationError, OSError)) else error,
                 )
                 unchanged |= part.names
                 self.reload_failed = True
