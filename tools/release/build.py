@@ -126,8 +126,12 @@ def _build_shell_files(release: Release, source: Path, work: Path, output: Path,
     write_tar(files, output / f"{files.name}.tar.gz", release.moment, f"{files.name}/")
 
 
-def _build_lists(release: Release, source: Path, _: Path, output: Path, __: Run) -> None:
-    packages = read_packages((source / "requirements/runtime.lock").read_text(encoding="utf-8"))
+def _build_lists(release: Release, _: Path, work: Path, output: Path, run: Run) -> None:
+    # The lock also has packages for other systems, and for other versions of Python than that of this environment.
+    python = release.debian_python if release.debian_python.exists() else sys.executable
+    install = (_UV, "pip", "install", "--quiet", "--python", python, "--no-deps", "--require-hashes")
+    run(*install, "--target", work / "parts", "-r", "requirements/runtime.lock")
+    packages = read_packages(work / "parts")
     moment = datetime.fromtimestamp(release.moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     parts = write_list(release.version, release.commit, moment, packages)
     (output / f"doi-proxy-{release.version}.cdx.json").write_text(parts, encoding="utf-8")

@@ -6,17 +6,21 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-_LOCKED: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
 _LICENCE_FILE: Final = re.compile(r"(?:^|/)(?:licen[cs]e|copying|notice)[^/]*$", re.IGNORECASE)
 #: Longer texts in the field `License` are a whole licence, not its name.
 _LONGEST_NAME: Final = 80
 
 
+#: Licences that authors name by their SPDX identifiers in the field `License` too.
+_SPDX: Final = ("Apache-2.0", "BSD-3-Clause", "MIT", "MPL-2.0", "PSF-2.0")
+
+
 class Package(NamedTuple):
-    """A package of a lock."""
+    """An installed package."""
 
     name: str
     version: str
@@ -26,18 +30,16 @@ class Package(NamedTuple):
     has_expression: bool = False
 
 
-def read_packages(lock: str) -> list[Package]:
-    """The packages of a lock, with the licences that the installed ones declare."""
-    return [_read(name, version) for name, version in _LOCKED.findall(lock)]
+def read_packages(folder: Path) -> list[Package]:
+    """The packages that are installed in a folder, with the licences that they declare, by name."""
+    found = (_read(package) for package in metadata.distributions(path=[str(folder)]))
+    return sorted(found, key=lambda package: _purl(package.name, package.version))
 
 
-def _read(name: str, version: str) -> Package:
-    try:
-        found = metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return Package(name, version, "", ())
-    has_expression = "License-Expression" in found.metadata
-    return Package(name, version, _find_licence(found), tuple(_read_texts(found)), has_expression)
+def _read(found: metadata.Distribution) -> Package:
+    licence = _find_licence(found)
+    has_expression = "License-Expression" in found.metadata or licence in _SPDX
+    return Package(found.name, found.version, licence, tuple(_read_texts(found)), has_expression)
 
 
 def _find_licence(found: metadata.Distribution) -> str:
@@ -64,7 +66,10 @@ def write_list(version: str, commit: str, moment: str, packages: list[Package]) 
         # Two builds of a commit have the same one.
         "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, f'doi-proxy:{version}:{commit}')}",
         "version": 1,
-        "metadata": {"timestamp": moment, "component": {"bom-ref": about["purl"], **about}},
+        "metadata": {
+            "timestamp": moment,
+            "component": {"bom-ref": about["purl"], **about, "licenses": [{"expression": "Apache-2.0"}]},
+        },
         "components": [_write_component(package) for package in packages],
         "dependencies": [
             {"ref": about["purl"], "dependsOn": [_purl(package.name, package.version) for package in packages]}
@@ -92,7 +97,7 @@ def write_licences(packages: list[Package]) -> str:
     """The licence of each package, with its texts."""
     parts = ["The licences of the packages that doi-proxy installs with it. Its own licence is Apache-2.0.\n"]
     for package in packages:
-        named = package.licence or "not known: the package is not installed on the machine of the build"
+        named = package.licence or "the package names none"
         texts = "".join(f"\n{text.strip()}\n" for text in package.licence_texts)
         parts.append(f"{'=' * 80}\n{package.name} {package.version}: {named}\n{texts}")
     return "\n".join(parts)
