@@ -23,6 +23,10 @@ _UV: Final = ROOT / ".tools/bin/uv"
 VERSION_FILE: Final = f"app/doi_proxy/system/{BUILT}"
 
 
+#: The page at the top of the manual.
+_START: Final = '<!doctype html><meta http-equiv="refresh" content="0; url={page}"><a href="{page}">doi-proxy</a>\n'
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """What a release is made of. `moment` is the time of the commit in seconds since 1970."""
@@ -107,11 +111,13 @@ def build_debian(release: Release, source: Path, _: Path, output: Path, run: Run
     write_repository(package, read_fields(package), output / "apt", release.moment)
 
 
-def _build_manual(release: Release, source: Path, work: Path, output: Path, run: Run) -> None:
+def build_manual(release: Release, source: Path, work: Path, output: Path, run: Run) -> None:
+    """Build the manual as HTML and as text. Its links name files, because a browser lists a folder on a disk."""
     manual = work / f"doi-proxy-{release.version}-manual"
-    for builder, name in (("dirhtml", "html"), ("text", "text")):
+    for builder in ("html", "text"):
         sphinx = (Path(sys.executable).with_name("sphinx-build"), "--quiet", "-d", work / "doctrees", "-c", "docs")
-        run(*sphinx, "-b", builder, ".", manual / name)
+        run(*sphinx, "-b", builder, ".", manual / builder)
+    (manual / "html/index.html").write_text(_START.format(page="docs/index.html"), encoding="utf-8")
     # It has the places of the sources, and serves a second build alone.
     for path in [*manual.rglob(".buildinfo*"), *manual.rglob("objects.inv")]:
         path.unlink()
@@ -154,7 +160,7 @@ def _build_image(release: Release, source: Path, work: Path, output: Path, _: Ru
 STEPS: Final[tuple[Step, ...]] = (
     _build_python,
     build_debian,
-    _build_manual,
+    build_manual,
     _build_shell_files,
     _build_lists,
     _build_image,

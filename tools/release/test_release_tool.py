@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from tools.release.__main__ import compare
 from tools.release.archives import write_repository, write_tar
-from tools.release.build import Release, add_metadata
+from tools.release.build import Release, add_metadata, build, build_manual, read_commit
 from tools.release.packages import Package, read_packages, write_licences, write_list
 from tools.release.readiness import (
     find_changes,
@@ -151,6 +152,22 @@ def test_the_packages_of_a_folder_are_those_that_are_installed_there(tmp_path: P
         (about / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n{licence}\n")
     found = [(package.name, package.licence, package.has_expression) for package in read_packages(tmp_path)]
     assert found == [("A", "0BSD", True), ("b_c", "MIT", True), ("d", "as is", False)]
+
+
+@pytest.mark.nightly
+def test_the_manual_opens_in_a_browser_without_a_server(tmp_path: Path) -> None:
+    (tmp_path / "output").mkdir()
+    assert build(read_commit("1.0.0", "", "", Path()), tmp_path, tmp_path / "output", [build_manual]) == []
+    with tarfile.open(tmp_path / "output/doi-proxy-1.0.0-manual.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    html = tmp_path / "doi-proxy-1.0.0-manual/html"
+    pages, missing = [html / "index.html", *html.glob("docs/**/*.html")], set()
+    for page in pages:
+        for link in re.findall(r'href="([^":?#]+)["?#]', page.read_text(encoding="utf-8")):
+            if not (page.parent / link).is_file():
+                missing.add(f"{page.relative_to(html)}: {link}")
+    assert len(pages) > 40
+    assert missing == set()
 
 
 def test_a_release_names_its_maintainer_and_its_homepage() -> None:
