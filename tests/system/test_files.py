@@ -225,6 +225,14 @@ def test_a_replacement_writes_through_no_link(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["pipe", "folder"])
+def test_a_file_beside_another_is_no_pipe_and_no_folder(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "beside")
+    with pytest.raises(OSError, match="not a regular file") as raised:
+        create_beside(tmp_path / "beside")
+    assert raised.value.filename == str(tmp_path / "beside")
+
+
 @pytest.mark.parametrize("name", ["a" * 255, "ä" * 127, "😀" * 63], ids=["ASCII", "two bytes", "four bytes"])
 def test_a_file_with_the_longest_name_can_be_replaced(name: str, tmp_path: Path) -> None:
     replace_private(tmp_path / name, b"content")

@@ -219,10 +219,14 @@ def _lock(descriptor: int) -> int | None:
 
 
 def create_beside(path: Path) -> None:
-    """Create a file beside another one if it is missing. A symbolic link is refused. See `create_file`."""
+    """Create a file beside another one if it is missing. A symbolic link, a folder and a pipe are refused.
+
+    Raises OSError, which names the file: SQLite says "disk I/O error" of a pipe. See `create_file`.
+    """
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     _create_missing(path)
+    _require_regular(path, path.lstat(), None)
 
 
 def create_file(path: Path) -> None:

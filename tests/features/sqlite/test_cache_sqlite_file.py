@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
@@ -156,6 +157,16 @@ async def test_a_symbolic_link_beside_the_store_is_refused(path: Path, clock: Cl
     with pytest.raises(StoreError, match="cannot be opened"):
         SqliteStore(path, clock=clock, max_bytes=1_000)
     assert victim.read_text() == "untouched"
+
+
+@pytest.mark.parametrize("tail", [".lock", ".coordination", "-wal", "-shm"])
+async def test_a_folder_in_the_place_of_a_file_beside_the_store_is_named(path: Path, clock: Clock, tail: str) -> None:
+    await fill(path, clock)
+    beside = path.with_name(f"store.sqlite3{tail}")
+    beside.unlink(missing_ok=True)
+    beside.mkdir()
+    with pytest.raises(StoreUnavailable, match=re.escape(str(beside))):
+        SqliteStore(path, clock=clock, max_bytes=1_000)
 
 
 async def test_a_lock_file_is_not_emptied(path: Path, clock: Clock) -> None:

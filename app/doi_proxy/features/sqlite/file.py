@@ -127,7 +127,7 @@ def prepare(
         make_folders(path.parent)
         with exclusive_lock(path):
             _refuse_folder(path)
-            _refuse_links(path)
+            _refuse_tails(path)
             reason = _why_damaged(path, readers)
             if reason is not None:
                 aside = _set_aside(path, now)
@@ -154,11 +154,13 @@ def _refuse_folder(path: Path) -> None:
         raise IsADirectoryError("it is a folder; name a file in it")
 
 
-def _refuse_links(path: Path) -> None:
-    """SQLite refuses a log or an index that is a symbolic link, and does not say which file it is."""
+def _refuse_tails(path: Path) -> None:
+    """SQLite refuses a log or an index that is a symbolic link or a folder, and does not say which file it is."""
     for tail in TAILS:
-        if Path(f"{path}{tail}").is_symlink():
-            raise StoreUnavailable(f"The store {path} cannot be opened: {path}{tail} is a symbolic link; delete it.")
+        beside = Path(f"{path}{tail}")
+        kind = "a symbolic link" if beside.is_symlink() else "a folder" if beside.is_dir() else ""
+        if kind:
+            raise StoreUnavailable(f"The store {path} cannot be opened: {beside} is {kind}; delete it.")
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
