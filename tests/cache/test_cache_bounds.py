@@ -10,6 +10,7 @@ from pathlib import Path
 from sys import getsizeof
 
 import pytest
+from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, Entry, bound_times
 from doi_proxy.cache.memory import MemoryStore
@@ -77,8 +78,8 @@ def test_the_size_of_an_entry_stays_when_its_key_is_encoded() -> None:
 
 def test_a_clock_may_be_60_seconds_ahead() -> None:
     ahead, far = entry(fetched_at=NOW + 60), entry(fetched_at=NOW + 60.5)
-    assert (bound := bound_times(ahead, NOW, 1e9)) is not None and bound.fetched_at == NOW + 60
-    assert (bound := bound_times(far, NOW, 1e9)) is not None and bound.fetched_at == 0.0
+    assert bound_times(ahead, NOW, 1e9).fetched_at == NOW + 60
+    assert bound_times(far, NOW, 1e9).fetched_at == 0.0
 
 
 def test_10000_answers_that_ended_leave_memory_in_one_step(clock: Clock) -> None:
@@ -90,6 +91,15 @@ def test_10000_answers_that_ended_leave_memory_in_one_step(clock: Clock) -> None
     assert memory.drop_expired() == 10_000
     assert (memory.drop_expired(), memory.drop_expired()) == (1, 0)
     assert memory.entries == 0
+
+
+def test_an_absent_prefix_stays_in_memory_and_holds_up_no_other_answer(clock: Clock) -> None:
+    memory = MemoryStore(100_000_000, clock=clock)
+    prefix = replace(missing("10.5555"), stale_until=NOW + 10**6)
+    for one in (prefix, missing()):
+        memory.keep(one)
+    clock.advance(60)
+    assert (memory.drop_expired(), memory.peek(prefix.key)) == (1, prefix)
 
 
 # --- SQLite ----------------------------------------------------------------------------------------------------------

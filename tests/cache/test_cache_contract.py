@@ -667,7 +667,8 @@ async def test_after_a_clock_two_days_ahead_no_record_is_fresh_for_longer_than_t
     found = await cache.get(KEY)
     assert found is not None
     assert (found.is_fresh(row.clock()), found.is_usable(row.clock())) == (False, True)
-    assert await cache.get("10.1000/MISSING") is None
+    absent = await cache.get("10.1000/MISSING")
+    assert absent is not None and not absent.is_usable(row.clock())
     renewed = entry(fetched_at=row.clock())
     assert await cache.put_newer(renewed) is True
     assert await tier(store).get(KEY) == renewed

@@ -25,7 +25,6 @@ def test_an_entry_beyond_the_ceiling_is_fresh_until_the_ceiling() -> None:
 
 def test_an_answer_of_a_machine_whose_clock_is_ahead_is_fresh_for_the_ceiling_from_now() -> None:
     bounded = bound_times(entry(fetched_at=NOW + MAX_SKEW), NOW, CEILING)
-    assert bounded is not None
     assert bounded.ttl_left(NOW) == CEILING
 
 
@@ -37,20 +36,18 @@ def test_a_record_fetched_in_the_future_is_stale_and_the_oldest_of_all() -> None
 
 
 def test_a_not_found_of_the_future_may_not_be_used() -> None:
-    assert bound_times(missing(fetched_at=NOW + 2 * DAY), NOW, CEILING) is None
+    assert not bound_times(missing(fetched_at=NOW + 2 * DAY), NOW, CEILING).is_usable(NOW)
 
 
 def test_a_not_found_is_never_usable_for_longer_than_it_is_fresh() -> None:
     bounded = bound_times(missing(), NOW, 10.0)
-    assert bounded is not None
-    assert (bounded.fresh_until, bounded.stale_until) == (NOW + 10, NOW + 10)
+    assert (bounded.fresh_until, bounded.usable_until) == (NOW + 10, NOW + 10)
 
 
 @pytest.mark.parametrize("step", [-2 * DAY, -3_600.0, -61.0, -1.0, 0.0, 5.0])
 def test_no_entry_is_fresh_beyond_the_ceiling_after_any_step_of_the_clock(step: float) -> None:
     for known in (entry(), entry(ttl=60), missing(), entry(ttl=400 * DAY)):
-        bounded = bound_times(known, NOW + step, CEILING)
-        assert bounded is None or bounded.ttl_left(NOW + step) <= CEILING
+        assert bound_times(known, NOW + step, CEILING).ttl_left(NOW + step) <= CEILING
 
 
 def test_a_fresh_proof_is_lost_to_a_verified_entry_alone() -> None:

@@ -24,7 +24,7 @@ from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.routed import RoutedSource
 from doi_proxy.upstream.source import Source, Verification
 from tests.cache.conftest import valkey_url
-from tests.cache.entries import entry, missing
+from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.native.clients import TCP, client_of
@@ -337,12 +337,13 @@ class TestAlways:
         await store.put(entry(url=NEW, fetched_at=clock() - 1))
         assert facts(await strict.ask(Conditions())) == (Origin.RENEWED, OLD, True)
 
-    async def test_not_found_without_proof_is_forgotten(self, strict: Process, server: HandleServer) -> None:
+    async def test_not_found_without_proof_is_not_used(self, strict: Process, server: HandleServer) -> None:
         await strict.cache.put(missing(NAME.key))
         server.lie(NAME.text, "unsigned")
         with pytest.raises(UnprovenAnswer):
             await strict.ask(Conditions())
-        assert (await strict.cache.get(NAME.key)) is None
+        known = await strict.cache.get(NAME.key)
+        assert known is not None and not known.is_usable(NOW)
 
     async def test_not_found_with_proof_is_cached(self, strict: Process, server: HandleServer) -> None:
         absent: dict[str, Any] = {"conditions": Conditions(), "name": HandleName("10.1000/none")}

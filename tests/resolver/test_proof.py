@@ -51,8 +51,7 @@ def test_a_proof_is_as_young_as_the_request_says(max_age: float | None, proof: b
 
 def test_an_entry_that_is_not_verified_can_be_stale_from_the_start() -> None:
     expired = expire_unverified(entry())
-    assert expired is not None
     assert (expired.is_fresh(NOW), expired.is_usable(NOW), expired.answer) == (False, True, entry().answer)
-    assert expire_unverified(missing()) is None
+    assert not expire_unverified(missing()).is_usable(NOW)
     for unchanged in (verified(entry()), verified(missing()), expired):
         assert expire_unverified(unchanged) is unchanged

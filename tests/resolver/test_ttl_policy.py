@@ -95,8 +95,14 @@ def test_a_record_without_a_ttl_to_live_may_still_be_served_stale() -> None:
 def test_what_is_missing_is_kept_for_the_negative_ttl_and_never_served_stale(
     code: ResponseCode, negative: float
 ) -> None:
-    entry = usual_ttl_policy(floor=500, negative=negative, grace=1000).entry("X", Answer(code), NOW)
+    entry = usual_ttl_policy(floor=500, negative=negative, grace=1000).entry("10.1/X", Answer(code), NOW)
     assert (entry.fresh_until, entry.stale_until) == (NOW + negative, NOW + negative)
+
+
+def test_an_absent_prefix_is_kept_during_the_grace_and_never_served_stale() -> None:
+    entry = usual_ttl_policy(negative=60, grace=1000).entry("10.1", Answer(ResponseCode.HANDLE_NOT_FOUND), NOW)
+    assert [entry.is_usable(NOW + 59.9), entry.is_usable(NOW + 60)] == [True, False]
+    assert [entry.is_kept(NOW + 1059.9), entry.is_kept(NOW + 1060)] == [True, False]
 
 
 @given(

@@ -20,6 +20,7 @@ from tests.world.world import World
 
 NAME = "10.1000/182"
 TARGET, OTHER = "https://example.org/a", "https://example.org/b"
+BIBTEX = "application/x-bibtex"
 TOKEN = "a-token-of-an-administrator"
 #: Processes read the announcements of others each second.
 ANNOUNCED = 3.0
@@ -107,6 +108,21 @@ def test_a_failure_ends_with_the_outage(world: World) -> None:
     world.upstream.heal(EVERY_NAME)
     world.sleep(RECHECK)
     assert [reply.location for reply in ask_all(world, "/10.1000/new")] == [OTHER] * len(world.workers)
+
+
+def test_a_name_whose_prefix_has_no_record_keeps_its_target_after_a_restart(tmp_path: Path) -> None:
+    for url, workers in ((f"sqlite:///{tmp_path}/store.sqlite3", 1), (URL, 2)):
+        with World(store_url=url, workers=workers) as world:
+            world.upstream.put(NAME, url=TARGET)
+            assert world.get(f"/{NAME}", accept=BIBTEX).location == TARGET
+            world.upstream.fault(EVERY_NAME, "reset")
+            world.sleep(150)
+            world.restart()
+            for number in range(workers):
+                client = world.client(worker=number)
+                assert world.get(f"/{NAME}", client, accept=BIBTEX).location == TARGET
+                # An answer about the prefix itself needs a recent one.
+                assert world.get("/10.1000", client).status in (502, 503)
 
 
 @pytest.mark.parametrize("query", ["", "?auth"])

@@ -28,7 +28,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """The answer about one name, and its soft and hard expiry. Times are seconds since the epoch.
 
     `key` is the canonical name (`HandleName.key`). Until `fresh_until`, the answer is served without a query. From then
-    until `stale_until`, it is served only if the upstream cannot be queried.
+    until `stale_until`, a record is served only if the upstream cannot be queried. A negative answer is not served
+    then: it only shows that the names under a prefix had no values of the prefix (PrefixChain).
     """
 
     key: str
@@ -64,8 +65,17 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Whether the soft expiry is in the future."""
         return now < self.fresh_until
 
+    @property
+    def usable_until(self) -> float:
+        """The end of the time in which it is served."""
+        return self.fresh_until if self.is_negative else self.stale_until
+
     def is_usable(self, now: float) -> bool:
-        """Whether the hard expiry is in the future."""
+        """Whether it may be served, at least if the upstream cannot be queried."""
+        return now < self.usable_until
+
+    def is_kept(self, now: float) -> bool:
+        """Whether the hard expiry is in the future. A store has an entry until then."""
         return now < self.stale_until
 
     def is_proof(self, now: float) -> bool:
@@ -131,26 +141,19 @@ def _text_size(text: str) -> int:
     return 49 + len(text) if text.isascii() else 76 + 4 * len(text)
 
 
-def bound_times(entry: Entry, now: float, ceiling: float) -> Entry | None:
+def bound_times(entry: Entry, now: float, ceiling: float) -> Entry:
     """Limit the freshness of an entry to `ceiling` seconds after it was fetched and after `now`.
 
-    A record with a fetch time in the future becomes stale, and older than any other. Returns None for a "not found"
-    with such a time, because it is never served stale.
+    An entry with a fetch time in the future becomes stale, and older than any other.
     """
-    if entry.fetched_at <= now + MAX_SKEW:
-        ends = min(entry.fetched_at, now) + ceiling
-        if entry.fresh_until <= ends:
-            return entry
-        stale_until = ends if entry.is_negative else entry.stale_until
-        return replace(entry, fresh_until=ends, stale_until=stale_until)
-    return None if entry.is_negative else replace(entry, fetched_at=0.0, fresh_until=0.0)
+    if entry.fetched_at > now + MAX_SKEW:
+        return replace(entry, fetched_at=0.0, fresh_until=0.0)
+    ends = min(entry.fetched_at, now) + ceiling
+    return entry if entry.fresh_until <= ends else replace(entry, fresh_until=ends)
 
 
-def expire_unverified(entry: Entry) -> Entry | None:
-    """An entry that is not verified counts as stale since it was fetched: it is known, and not confirmed.
-
-    Returns None for such a "not found", because it is never served stale.
-    """
+def expire_unverified(entry: Entry) -> Entry:
+    """An entry that is not verified counts as stale since it was fetched: it is known, and not confirmed."""
     if entry.answer.is_verified or entry.fresh_until <= entry.fetched_at:
         return entry
-    return None if entry.is_negative else replace(entry, fresh_until=entry.fetched_at)
+    return replace(entry, fresh_until=entry.fetched_at)

@@ -18,7 +18,6 @@ from doi_proxy.cache.entry import Entry, bound_times, loses_proof
 from doi_proxy.cache.purges import EVERYTHING, NOT_FOUND, Purges, has_many_keys
 from doi_proxy.cache.store import StoreStats
 from doi_proxy.rationing.token_bucket import Bucket, back_off, drop_gains, take_token
-from handle_protocol.answer import ResponseCode
 
 #: Bytes of one table, at most. CPython builds a table anew now and then: 4 ms at 12,500 entries, 75 ms at 400,000.
 _TABLE_BYTES: Final = 8 * 2**20
@@ -112,7 +111,8 @@ class MemoryStore:
             full = table if len(table) > 1 else max((each for each in self._tables if each is not table), key=len)
             self._bytes -= full.popitem(last=False)[1].size
             self.evictions += 1
-        if entry.answer.code is not ResponseCode.SUCCESS:
+        # That of a prefix is kept as long as a record, and would hold up the others in this queue.
+        if entry.is_negative and "/" in entry.key:
             self._expiring.append((entry.stale_until, entry.key))
 
     def admit(self, entry: Entry) -> None:
@@ -146,17 +146,14 @@ class MemoryStore:
                 break
             key = self._expiring.popleft()[1]
             entry = self._table_of(key).get(key)
-            if entry is not None and entry.is_negative and not entry.is_usable(now):
+            if entry is not None and entry.is_negative and not entry.is_kept(now):
                 dropped += self.drop(key)
         return dropped
 
     def bound_times(self, key: str, ceiling: float) -> None:
         """Apply bound_times to the entry of a key, after the clock was set back."""
         entry = self._table_of(key).get(key)
-        bounded = None if entry is None else bound_times(entry, self._clock(), ceiling)
-        if bounded is None:
-            self.drop(key)
-        elif bounded is not entry:
+        if entry is not None and (bounded := bound_times(entry, self._clock(), ceiling)) is not entry:
             self.keep(bounded)
 
     async def walk(self, prefix: str = "") -> AsyncIterator[str]:
@@ -181,7 +178,7 @@ class MemoryStore:
     async def get(self, key: str) -> Entry | None:
         """See Store."""
         entry = self.peek(key)
-        return entry if entry is not None and entry.is_usable(self._clock()) else None
+        return entry if entry is not None and entry.is_kept(self._clock()) else None
 
     async def put(
         self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
@@ -225,7 +222,7 @@ class MemoryStore:
         """See Store."""
         async for key in self.walk(prefix):
             entry = self._table_of(key).get(key)
-            if entry is not None and entry.is_usable(self._clock()):
+            if entry is not None and entry.is_kept(self._clock()):
                 yield entry
 
     async def changes(self, cursor: str | None) -> Changes:

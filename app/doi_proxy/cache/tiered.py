@@ -123,7 +123,7 @@ class TieredStore(FallbackStore):
         """
         known = self.memory.peek(key)
         found = self._choose(known, await self._read_store(key, is_late=True))
-        if found is None or found is known or not found.is_confirmed:
+        if found is None or found is known or not (found.is_confirmed and found.is_usable(self._clock())):
             return False
         self.memory.keep(found)
         return True
@@ -459,14 +459,10 @@ class TieredStore(FallbackStore):
         ):
             return None
         bounded = bound_times(stored, now, self._ceiling)
-        return expire_unverified(bounded) if bounded is not None and self._only_verified else bounded
+        return expire_unverified(bounded) if self._only_verified else bounded
 
     def _keep(self, entry: Entry) -> None:
         """Replace the entry in memory."""
         known = self.memory.peek(entry.key)
         self._has_confirmed = self._has_confirmed or (known is not None and not known.is_confirmed)
-        admitted = expire_unverified(entry) if self._only_verified else entry
-        if admitted is None:
-            self.memory.drop(entry.key)
-        else:
-            self.memory.keep(admitted)
+        self.memory.keep(expire_unverified(entry) if self._only_verified else entry)

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cachetools import LRUCache
-
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName, fold
 from doi_names.prefix_record import PREFIX_RECORDS
@@ -32,8 +30,6 @@ from handle_protocol.record import Record
 MAX_INCLUDES: Final = 20
 #: Limit of the prefixes that are read for one name: its prefix and the parents (10.1000.10.1, 10.1000.10, 10.1000).
 _MAX_PARENTS: Final = 5
-#: Bytes of the answers about prefixes without a record that are remembered past their TTL: about 2,000 of them.
-_MAX_ABSENT_BYTES: Final = 1024 * 1024
 #: The type of the value in which an agency's service handle has the address of its form for missing DOIs.
 _REPORT_FORM: Final = "PROXY_ERROR_URL"
 
@@ -89,10 +85,6 @@ class PrefixChain:
     def __init__(self, resolver: Resolver, observer: ResolutionObserver | None = None) -> None:
         self._resolver = resolver
         self._observer = observer or ResolutionObserver()
-        #: The prefixes that had no record when they were last verified.
-        self._absent: LRUCache[str, PrefixRecord] = LRUCache(
-            _MAX_ABSENT_BYTES, getsizeof=lambda record: record.resolution.entry.size
-        )
 
     async def prefix_record(self, prefix: str, conditions: Conditions) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
@@ -178,19 +170,13 @@ class PrefixChain:
         No answer says that the prefix does not exist, for which an expired "not found" would not do. The names under it
         keep the target that they had.
         """
-        key = fold(prefix)
         try:
-            record = await self.prefix_record(prefix, conditions)
+            return await self.prefix_record(prefix, conditions)
         except CouldNotVerify:
-            known = self._absent.get(key)
-            if known is None:
+            absent = await self._resolver.recall_absence(HandleName(prefix), conditions)
+            if absent is None:
                 raise
-            return known
-        if record.resolution.entry.is_negative:
-            self._absent[key] = record
-        else:
-            self._absent.pop(key, None)
-        return record
+            return PrefixRecord(absent, read_namespace(absent.record))
 
     async def _add_includes(
         self, locations: target.NameLocations, name: HandleName, room: _SizeLimit, conditions: Conditions

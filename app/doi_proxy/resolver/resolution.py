@@ -137,11 +137,12 @@ class TtlPolicy:
 
         A record is fresh until the first TTL of its values ends, and may be served stale during the grace after that.
         "Not found" and "no values" are fresh for the negative TTL and never served stale: only a recent answer may
-        say that a DOI name does not exist.
+        say that a DOI name does not exist. That of a prefix is kept during the grace, for the names under it.
         """
         if answer.code is not ResponseCode.SUCCESS:
             ends = fetched_at + self.negative
-            return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends)
+            kept_until = ends if "/" in key else ends + self.grace
+            return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=kept_until)
         lifetime = read_record(answer.values).ends_at(fetched_at) - fetched_at
         ends = fetched_at + min(max(lifetime, self.floor, 0.0), self.ceiling)
         return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends + self.grace)

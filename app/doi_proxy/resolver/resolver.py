@@ -171,6 +171,18 @@ class Resolver:
             self.observer.record_failure(failure.token)
             raise
 
+    async def recall_absence(self, name: HandleName, conditions: Conditions) -> Resolution | None:
+        """The last "not found" about a name that cannot be verified now. None if the cache has none.
+
+        It does not say that the name does not exist.
+        """
+        with suppress(TimeoutError):
+            async with _until_refused(conditions):
+                entry = await self.cache.get(name.key)
+                if entry is not None and entry.is_negative and entry.is_kept(self._clock()):
+                    return Resolution(name, entry, Origin.STALE)
+        return None
+
     def find_refusal(self, name: HandleName) -> Refusal | None:
         """Who refuses a query about a name now, why, and for how long. None if one would be sent."""
         now = self._clock()

@@ -56,7 +56,7 @@ async def test_nothing_of_it_is_taken(content: bytes, tmp_path: Path, caplog: py
     for item in items:
         await work.add(item)
     with caplog.at_level(logging.WARNING):
-        await Seed(path, cache, clock, 1_000.0).start()
+        await Seed(path, cache, clock, 1_000.0, 60.0).start()
     # A line without a value is a name without an answer; it is no record.
     assert [found.key async for found in cache.scan() if found.answer.values] == []
     assert len(caplog.records) <= MAX_NAMED + 1
@@ -73,7 +73,7 @@ async def test_a_seed_is_stored_whole(tmp_path: Path, monkeypatch: pytest.Monkey
         writer.finish()
     settings = Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3", cache_memory_bytes=1_000_000)
     cache = open_cache(settings, clock)
-    await Seed(path, cache, clock, 1_000.0).start()
+    await Seed(path, cache, clock, 1_000.0, 60.0).start()
     await cache.flush()
     stats = await cache.stats()
     assert stats.store is not None

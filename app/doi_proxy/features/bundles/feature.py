@@ -51,7 +51,8 @@ class Bundles(Feature):
         from doi_proxy.features.bundles.seed import Seed
 
         _require_file(path)
-        return (Seed(path, core.cache, self.context.clock, self.context.settings.cache_grace),)
+        settings = self.context.settings
+        return (Seed(path, core.cache, self.context.clock, settings.cache_grace, settings.cache_negative_ttl),)
 
 
 def _require_file(path: Path) -> None:

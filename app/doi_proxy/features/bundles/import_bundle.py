@@ -184,8 +184,8 @@ class BundleImport:
         now = self._clock()
         # A date in the future would outlast every later answer.
         believed = bound_times(original, now, self._bounds.ttl_ceiling)
-        entry = None if believed is None else bound_entry(believed, self._bounds, now)
-        if entry is None or not entry.is_usable(now):
+        entry = bound_entry(believed, self._bounds, now)
+        if not entry.is_usable(now):
             return "expired"
         if not await self._store(entry, now):
             return "kept"

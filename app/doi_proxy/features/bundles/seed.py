@@ -26,15 +26,19 @@ _BATCH: Final = 1_000
 class Seed(Service):
     """Puts the records of a bundle into the cache at the start, except names that the cache already has.
 
-    A seed record is expired from the start. It is served only while the upstream cannot be reached.
+    A seed record is expired from the start. It is served only while the upstream cannot be reached. A "not found" is
+    served until its own end.
     """
 
-    def __init__(self, path: Path, cache: TieredStore, clock: Callable[[], float], grace: float) -> None:
-        """`grace` is the time in seconds for which a seed record can be served."""
+    def __init__(
+        self, path: Path, cache: TieredStore, clock: Callable[[], float], grace: float, negative_ttl: float
+    ) -> None:
+        """For `grace` seconds, a record can be served, and for `negative_ttl` seconds at most, a "not found"."""
         self._path = path
         self._cache = cache
         self._clock = clock
         self._grace = grace
+        self._negative_ttl = negative_ttl
 
     async def start(self) -> None:
         """Load the records."""
@@ -52,9 +56,9 @@ class Seed(Service):
                     if entry is not None and entry.is_usable(now) and entry.is_confirmed:
                         known += 1
                         continue
-                    expired = replace(
-                        item, fetched_at=min(item.fetched_at, now), fresh_until=now, stale_until=now + self._grace
-                    )
+                    fresh_until = min(item.fresh_until, now + self._negative_ttl) if item.is_negative else now
+                    fetched_at, stale_until = min(item.fetched_at, now), now + self._grace
+                    expired = replace(item, fetched_at=fetched_at, fresh_until=fresh_until, stale_until=stale_until)
                     await self._cache.put(expired)
                     loaded += 1
                     if loaded % _BATCH == 0:

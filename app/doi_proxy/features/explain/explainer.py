@@ -322,7 +322,7 @@ def _describe_entry(entry: Entry, now: float) -> str:
         agency = entry.agency or "a registration agency"
         return f"a record from the file of {agency}, dated {_time(claims.dated_at(entry))}."
     fetched, fresh_until = _time(claims.dated_at(entry)), _time(claims.fresh_until(entry))
-    times = f"fetched {fetched}, fresh until {fresh_until}, usable in an outage until {_time(entry.stale_until)}"
+    times = f"fetched {fetched}, fresh until {fresh_until}, usable in an outage until {_time(entry.usable_until)}"
     return f"{kind}, {claims.find_currency(entry, now).value}, {times}."
 
 

@@ -69,7 +69,7 @@ class Rows:
             raise
 
     def pages(self, prefix: str) -> Iterator[list[Entry]]:
-        """The usable entries whose key begins with `prefix`, in order. Damaged entries are left out."""
+        """The entries before their hard expiry whose key begins with `prefix`, in order. Damaged ones are left out."""
         select, start = _FROM, prefix
         while True:
             rows = self.rows(select, (start, _PAGE))
@@ -137,7 +137,7 @@ class Rows:
         except DamagedEntry:
             self._damaged_entries += 1
             raise
-        return entry if entry is not None and entry.is_usable(self._clock()) else None
+        return entry if entry is not None and entry.is_kept(self._clock()) else None
 
     def _try_unpack(self, key: str, data: object) -> Entry | None:
         try:

@@ -114,7 +114,7 @@ class SqliteStore:
         change = self._writer.find(key)
         now = self._clock()
         if change is not None:
-            return change.entry if change.entry is not None and change.entry.is_usable(now) else None
+            return change.entry if change.entry is not None and change.entry.is_kept(now) else None
         entry, last_used = self._rows.find(key)
         if entry is None:
             return self._rows.find_record(key)

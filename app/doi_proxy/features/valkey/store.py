@@ -71,7 +71,7 @@ class ValkeyStore:
         partition = self._layout.find(key)
         look_up = command("GET", partition.entry(key), read=read_data)
         data = await call(self._servers, partition.slot, look_up, access)
-        return None if data is None else self._usable(unpack(key, data))
+        return None if data is None else self._kept(unpack(key, data))
 
     async def put(
         self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
@@ -124,7 +124,7 @@ class ValkeyStore:
         async for page in scan_entries(self._servers, self._layout, prefix):
             for key, data in page:
                 entry = _try_unpack(key, data)
-                if entry is not None and self._usable(entry):
+                if entry is not None and self._kept(entry):
                     yield entry
 
     async def changes(self, cursor: str | None) -> Changes:
@@ -232,8 +232,8 @@ class ValkeyStore:
         """See Store."""
         await self._servers.close()
 
-    def _usable(self, entry: Entry | None) -> Entry | None:
-        return entry if entry is not None and entry.is_usable(self._clock()) else None
+    def _kept(self, entry: Entry | None) -> Entry | None:
+        return entry if entry is not None and entry.is_kept(self._clock()) else None
 
 
 def _read_wait(reply: Any) -> float | None:
