@@ -289,10 +289,12 @@ class TieredStore(FallbackStore):
         """The value of a note; see Store. None if the store fails."""
         return None if self.store is None else await self._try("read_note", self.store.read_note(name), None)
 
-    async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Replace the value of a note by what `change` returns for it. If it cannot be read, it stays."""
-        if self.store is not None:
-            await self._try("write_note", change_note(self.store, name, change), None)
+    async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> bool:
+        """Replace the value of a note by what `change` returns for it. If it cannot be read, it stays.
+
+        Returns whether the store has it, or there is none.
+        """
+        return self.store is None or await self._succeeds("write_note", change_note(self.store, name, change))
 
     async def stats(self) -> TierStats:
         """The state of both tiers."""

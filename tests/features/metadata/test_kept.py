@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
@@ -109,6 +110,19 @@ async def test_a_work_outlives_its_process_for_a_week(tmp_path: Path) -> None:
     async with opened(tmp_path, agency, clock) as (_, works, counted):
         assert works.recall(HandleName("10.5555/a")) is None
         assert (await found(works), counted, agency.fetches) == (WORK, ["work"], 2)
+
+
+async def test_works_that_the_store_did_not_take_are_saved_later(tmp_path: Path) -> None:
+    agency = Agency()
+    async with opened(tmp_path, agency, Clock(time.time())) as (core, works, _):
+        assert await found(works) == WORK
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)) as other:
+            other.execute("CREATE TRIGGER refuses BEFORE INSERT ON notes BEGIN SELECT RAISE(ABORT, 'no'); END")
+            await works.save()
+            assert await core.cache.read_note(WORKS) is None
+            other.execute("DROP TRIGGER refuses")
+        await works.save()
+        assert TITLE.encode() in (await core.cache.read_note(WORKS) or b"")
 
 
 @pytest.mark.parametrize("scope", ["10.5555/A", "10.5555/", ""])

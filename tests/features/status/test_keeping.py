@@ -94,12 +94,15 @@ class _Notes:
 
     def __init__(self) -> None:
         self.data: bytes | None = None
+        self.fails = False
 
     async def read_note(self, name: str) -> bytes | None:
         return self.data
 
-    async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        self.data = change(self.data)
+    async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> bool:
+        if not self.fails:
+            self.data = change(self.data)
+        return not self.fails
 
 
 async def keep(notes: Any, place: str, at: float, answers: float = 0.0, *, ends: bool = True) -> list[Point]:
@@ -113,6 +116,16 @@ async def keep(notes: Any, place: str, at: float, answers: float = 0.0, *, ends:
     if ends:
         await keeper._save(has_ended=True)
     return history.points()
+
+
+async def test_what_the_store_did_not_take_is_saved_at_the_next_look() -> None:
+    notes: Any = _Notes()
+    await keep(notes, "a :80", 1_000.0, 5.0)
+    history = SharedHistory(SharedMemory(None), None)
+    keeper = StatusKeeper(notes, history, EventLog(SharedMemory(None)), Clock(1_100.0), "b :80")
+    for notes.fails in (True, False):
+        await keeper._keep()
+        assert list(decode_note(notes.data)) == (["a :80"] if notes.fails else ["b :80"])
 
 
 def answers_of(points: list[Point]) -> list[float]:

@@ -90,7 +90,7 @@ class Works:
         self._clock = clock
         self._works: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
         #: Those that are not in the note of the store yet.
-        self._new: dict[str, KeptWork] = {}
+        self._new: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
         self._absent: TTLCache[str, bool] = TTLCache(MAX_WORKS, _FAILURE_TTL)
         self._failures: TTLCache[str, int] = TTLCache(_MAX_HOSTS, _HOST_PAUSE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -119,10 +119,12 @@ class Works:
                 await asyncio.sleep(0)
 
     async def save(self) -> None:
-        """Add the new works to those of the store."""
-        new, self._new = self._new, {}
-        if new:
-            await self._cache.change_note(WORKS, lambda before: write_works(new, before, self._is_usable))
+        """Add the new works to those of the store. If it fails, they stay new."""
+        new = dict(self._new)
+        if new and await self._cache.change_note(WORKS, lambda before: write_works(new, before, self._is_usable)):
+            for key, kept in new.items():
+                if self._new.get(key) is kept:
+                    del self._new[key]
 
     async def find(
         self, name: HandleName, client: ClientNetwork, timeout: float, *, leaving: float = 0.0

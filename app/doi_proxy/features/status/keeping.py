@@ -85,15 +85,15 @@ class StatusKeeper:
                 self._events.restore(kept.events[-MAX_EVENTS:], kept.saved)
         points = self._history.points()
         newest = (points[-1].start if points else 0), self._events.read()
-        if newest != self._saved:
-            await self._save()
+        if newest != self._saved and await self._save():
             self._saved = newest
 
-    async def _save(self, *, has_ended: bool = False) -> None:
+    async def _save(self, *, has_ended: bool = False) -> bool:
+        """Returns whether the store has it."""
         if not self._history.is_recorder or not self._history.is_restored:
-            return
+            return False
         kept = Kept(self._history.points(), self._events.read(), int(self._clock()), has_ended)
-        replaced, self._replaced = self._replaced, {self._place}
+        replaced = frozenset(self._replaced)
 
         def change(data: bytes | None) -> bytes:
             others = sorted(
@@ -102,7 +102,10 @@ class StatusKeeper:
             )
             return msgspec.json.encode(dict([*others[1 - MAX_SERVICES :], (self._place, kept)]))
 
-        await self._cache.change_note(NOTE, change)
+        is_saved = await self._cache.change_note(NOTE, change)
+        if is_saved:
+            self._replaced = {self._place}
+        return is_saved
 
 
 def find_place(address: str) -> str:
