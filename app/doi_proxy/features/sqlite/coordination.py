@@ -14,7 +14,7 @@ from typing import Final
 
 from doi_proxy.cache.coordination import MAX_IDLE
 from doi_proxy.features.sqlite.file import is_damage
-from doi_proxy.rationing.token_bucket import Bucket, back_off, drop_gains, take_token
+from doi_proxy.rationing.token_bucket import Bucket
 from doi_proxy.system.files import create_beside
 
 #: Seconds that a worker waits for the transaction of another worker, which takes microseconds.
@@ -80,28 +80,17 @@ class CoordinationFile:
             self._connection.execute("DELETE FROM leases WHERE ends <= ?", (now,))
             self._connection.execute("DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - MAX_IDLE, now))
 
-    def take(
-        self, name: str, clock: Callable[[], float], rate: float, burst: float, leaving: float, count: int
+    def change_bucket(
+        self, name: str, clock: Callable[[], float], change: Callable[[Bucket | None, float], tuple[Bucket, float]]
     ) -> float:
-        """Take tokens and return 0.0, or the seconds until there will be as many."""
-        with _Transaction(self._connection):
+        """Replace a bucket by the one that `change` makes of it at the time of the clock. Returns its other result."""
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
             # Read the clock inside the lock. Read earlier, it could precede another worker's write, and that interval
             # would be credited twice.
-            bucket, wait = take_token(self._read(name), clock(), rate, burst, leaving, count)
+            bucket, wait = change(self._read(name), clock())
             self._write(name, bucket)
         return wait
-
-    def drop_gains(self, name: str, clock: Callable[[], float]) -> None:
-        """Credit the bucket with nothing for the time since the last call."""
-        with _Transaction(self._connection):
-            bucket = drop_gains(self._read(name), clock())
-            if bucket is not None:
-                self._write(name, bucket)
-
-    def back_off(self, name: str, clock: Callable[[], float], seconds: float) -> None:
-        """Empty the bucket for `seconds`, then let it fill again."""
-        with _Transaction(self._connection):
-            self._write(name, back_off(self._read(name), clock(), seconds))
 
     def close(self) -> None:
         """Close the file."""
@@ -117,19 +106,6 @@ class CoordinationFile:
     def _write(self, name: str, bucket: Bucket) -> None:
         values = (name, bucket.tokens, bucket.at, bucket.blocked_until)
         self._connection.execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", values)
-
-
-class _Transaction:
-    """Holds the file's write lock."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
 
 
 def _open(path: Path) -> sqlite3.Connection:

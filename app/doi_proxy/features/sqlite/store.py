@@ -26,6 +26,7 @@ from doi_proxy.features.sqlite.place import StorePlace
 from doi_proxy.features.sqlite.records import Records
 from doi_proxy.features.sqlite.rows import Rows
 from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change
+from doi_proxy.rationing.token_bucket import Bucket, back_off, drop_gains, take_token
 from doi_proxy.store.file import READ_TIMEOUT
 
 #: Seconds between two writes of the time at which an entry was last used.
@@ -214,15 +215,19 @@ class SqliteStore:
         self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
     ) -> float:
         """See Store."""
+
+        def take(known: Bucket | None, now: float) -> tuple[Bucket, float]:
+            return take_token(drop_gains(known, now) if is_first else known, now, rate, burst, leaving, count)
+
         with self._use_coordination():
-            if is_first:
-                self._coordination.drop_gains(bucket, self.timer)
-            return self._coordination.take(bucket, self.timer, rate, burst, leaving, count)
+            return self._coordination.change_bucket(bucket, self.timer, take)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""
         with self._use_coordination():
-            self._coordination.back_off(bucket, self.timer, seconds)
+            self._coordination.change_bucket(
+                bucket, self.timer, lambda known, now: (back_off(known, now, seconds), 0.0)
+            )
 
     async def count_registry(self, prefix: str) -> int:
         """See RecordStore."""
