@@ -504,6 +504,41 @@ class TestClients:
         await guests.all_go()
 
 
+class _BusyBucket(LocalBucket):
+    """A bucket without a token, which takes a while to say so."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0, 1.0, Clock())
+        self.is_read = asyncio.Event()
+
+    async def take(self, leaving: float = 0.0) -> float:
+        await self.is_read.wait()
+        return 1.0
+
+
+async def test_before_a_query_was_ever_sent_the_upstream_is_not_slow() -> None:
+    limits = BudgetLimits(rate=1, burst=1, max_concurrency=1, reserved_for_people=0.5, most_of_client=100)
+    bucket = _BusyBucket()
+    budget = Budget(limits, Clock(), bucket=bucket)
+
+    async def query(client: str) -> None:
+        async with budget.admit(PERSON, 5.0, WaitingClients({client: None})):
+            pass
+
+    queries = [asyncio.create_task(query(client)) for client in ("192.0.2.0/24", "198.51.100.0/24")]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    lacks = [budget.lack]
+    bucket.is_read.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+        lacks.append(budget.lack)
+    for task in queries:
+        task.cancel()
+    await asyncio.wait(queries)
+    assert {type(lack) for lack in lacks} == {PlacesFull, BudgetSpent}
+
+
 @table(
     ("seconds", "prefixes", "cause"),
     [(0.6, 1, PlacesFull), (3.0, 1, UpstreamSlow), (0.6, 200, PlacesFull), (3.0, 200, UpstreamSlow)],

@@ -36,8 +36,8 @@ class AllottedBucket:
     The tokens that one read takes are an allotment. Each read is a transaction of the SQLite store, or a round trip to
     Valkey. Tokens that are not spent within ALLOTMENT_SECONDS are dropped. An allotment is at most `most` tokens, an
     eighth of those in the bucket, and an eighth of those that the process took since it last spent none for
-    ALLOTMENT_SECONDS, or dropped one. So a process drops at most one token for eight that it spends, also when the last
-    query took its last place, and only when others do not lack it.
+    ALLOTMENT_SECONDS, or dropped one. So a process drops at most one token for eight that it spends, and only when
+    others do not lack it.
 
     Within any `t` seconds, all processes together spend at most burst + rate * (t + ALLOTMENT_SECONDS) tokens, because
     every token left the shared bucket at most ALLOTMENT_SECONDS earlier. `clock` is monotonic, in seconds.

@@ -331,7 +331,7 @@ class Budget:
         if not queue.lacks_place:
             return errors.BudgetSpent(retry_after=max(USUAL_RETRY, queue.token_in))
         slow, queries = self.slow_in_flight + sum(self._ended_slow), self.in_flight + len(self._ended_slow)
-        if queue.is_slow or slow >= _SLOW_SHARE * queries:
+        if queue.is_slow or (slow and slow >= _SLOW_SHARE * queries):
             # A query that has just been sent takes as long as the others have.
             return errors.UpstreamSlow(retry_after=max(USUAL_RETRY, self.longest_in_flight))
         return errors.PlacesFull(retry_after=USUAL_RETRY)
