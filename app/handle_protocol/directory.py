@@ -209,7 +209,8 @@ class Directory:
             task = self._lookups[key] = asyncio.create_task(self._find_in_time(record, certified))
             task.add_done_callback(lambda done: self._end_lookup(key, done))
         # One caller that goes away does not end the lookup of the others.
-        return await asyncio.shield(task)
+        await asyncio.wait((task,))
+        return task.result()
 
     def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[referral.HandleService | None]) -> None:
         del self._lookups[key]

@@ -101,6 +101,20 @@ async def test_work_goes_on_when_every_caller_has_gone_away() -> None:
     assert await task == 1
 
 
+async def test_a_failure_whose_caller_has_left_is_not_logged(unheeded: list[dict[str, Any]]) -> None:
+    """Python 3.14 logs it if the caller used `asyncio.shield`."""
+    flights, work = SingleFlight[int](), Work()
+    work.failure = UpstreamTimeout()
+    task, _ = flights.join("X", work)
+    caller = asyncio.create_task(await_shielded(task))
+    await asyncio.sleep(0)
+    caller.cancel()
+    work.go_on.set()
+    await asyncio.wait([caller, task])
+    await asyncio.sleep(0)
+    assert unheeded == []
+
+
 async def test_a_failure_without_a_caller_is_not_logged(unheeded: list[dict[str, Any]]) -> None:
     gc.freeze()  # the collection below looks at nothing older
     flights, work = SingleFlight[int](), Work()

@@ -108,11 +108,12 @@ async def await_shielded(task: asyncio.Task[Result], until: float | None = None)
 
     Raises TimeoutError at `until`, a time of the loop's clock, and Replaced if more urgent work replaced the task.
     """
-    async with asyncio.timeout_at(until):
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if task.cancelled() and caller is not None and not caller.cancelling():
-                raise Replaced from None
-            raise
+    # asyncio.shield would log the failure of a task whose caller has left (Python 3.14).
+    if not task.done():
+        seconds = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
+        await asyncio.wait((task,), timeout=seconds)
+    if not task.done():
+        raise TimeoutError
+    if task.cancelled():
+        raise Replaced
+    return task.result()

@@ -98,7 +98,8 @@ class DirectServer:
             # It takes one of a few threads, for many seconds if no name server answers. Other work needs these threads
             # too, so concurrent callers share one look-up. One of them that goes away does not end it.
             task, _ = self._look_ups.join(self._named.host, lambda _: self._look_up())
-            await asyncio.shield(task)
+            await asyncio.wait((task,))
+            task.result()
         response = await self._ask(self._service, question)
         self._refresh(response.header.site_serial)
         return response
