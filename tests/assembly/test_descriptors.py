@@ -19,8 +19,10 @@ UPSTREAM: Final = 32
         (resource.RLIM_INFINITY, UNLIMITED),
         (65_536, 65_536 - RESERVED - UPSTREAM),
         (1_024, 1_024 - RESERVED - UPSTREAM),
-        # With a small limit, clients get half of it.
+        # With a small limit, clients get half of it, and the program 64.
         (200, 100),
+        (96, 32),
+        (64, 8),
     ],
 )
 def test_clients_get_the_descriptors_that_are_left(
