@@ -104,8 +104,9 @@ class Metrics(feature.Feature, Service):
             await asyncio.sleep(PUBLISH_INTERVAL)
 
     async def stop(self) -> None:
-        """Add the last numbers, which other workers read."""
-        self.exposition.flush()
+        """Add the last numbers, if other workers read them."""
+        if self.exposition.is_shared:
+            self.exposition.flush()
 
 
 def _count_connections(exposition: Exposition, connections: Connections) -> None:
