@@ -175,7 +175,9 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture(params=[(language, kind) for language in PAGES.languages for kind in NAMES], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[(language, kind) for language in PAGES.languages for kind in NAMES], ids="-".join
+)
 def rendered(request: pytest.FixtureRequest) -> tuple[str, str, dict[str, Page]]:
     language, kind = request.param
     pages = every_page(language, NAMES[kind])
