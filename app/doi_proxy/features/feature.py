@@ -161,8 +161,7 @@ class Opened:
 
     def admit(self, address: str) -> None:
         """Count a request of the client at an address, for a page that spends queries. See Admission.admit."""
-        for gate in self.stages.gates:
-            gate.admit(address)
+        self.stages.admission.admit(address)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class PreparedAnswers:
         self._redirect = face.redirects.plain
         self._clock = clock
         self._secret = secret
-        self._gates = stages.gates
+        self._admission = stages.admission
         self._count_prepared = stages.count_prepared or (lambda method, status: None)
         self._count_client = stages.count_client
         self._count_path = stages.count_path
@@ -198,10 +198,9 @@ class PreparedAnswers:
             prepared, forwarded_for, read = self._find(request, request is not whole, forwarded_for, client_of)
             if prepared is None:
                 return None
-        for gate in self._gates if read is None else ():
-            # Not by `all`: its generator takes a tenth of a hot answer.
-            if not (gate.admits_all or gate.passes(client_of(forwarded_for))):
-                return None
+        admission = self._admission
+        if read is None and not (admission.admits_all or admission.passes(client_of(forwarded_for))):
+            return None
         now = self._clock()
         entry = None if prepared.token else self._find_same(prepared, now)
         if entry is not None and int(now) == prepared.second and default_headers == prepared.first:
@@ -335,7 +334,7 @@ class PreparedAnswers:
         client = forwarded_for if other is None else other
         if usual or rare:
             return self._choose(selected, usual, rare, request if is_kept else None), client, None
-        if selected.wants_data or not all(gate.admits_all or gate.passes(client_of(client)) for gate in self._gates):
+        if selected.wants_data or not (self._admission.admits_all or self._admission.passes(client_of(client))):
             return _NOTHING  # the full path refuses and counts the request
         made = self._make(target, selected)
         return _NOTHING if made is None else (made[0], client, made[1])

@@ -86,10 +86,12 @@ class RestApi:
             return None
         size = len(found.entry.answer.values)
         # A large answer takes milliseconds to build. It is built once, by the caller that sends it.
-        if (options.is_filtered and size > MAX_BYTES_NOW) or (not can_wait and self._stages.is_deferred(request, size)):
+        if (options.is_filtered and size > MAX_BYTES_NOW) or (
+            not can_wait and self._stages.encoder.needs_thread(request, size)
+        ):
             return None
         reply = self.answer_record(request, found, options, parameters)
-        if not can_wait and self._stages.is_deferred(request, len(reply.body)):
+        if not can_wait and self._stages.encoder.needs_thread(request, len(reply.body)):
             return None
         self._resolver.count_answer(found)
         return reply

@@ -85,7 +85,7 @@ class Application:
         self._site = site
         self._timer = site.timer
         self._stages = stages
-        self._gates = stages.gates
+        self._admission, self._encoder = stages.admission, stages.encoder
         self._own_routes = frozenset(operations.paths.own_api.values())
         self._wrapped: Answer = self._respond
         for wrap in reversed(stages.wrap):
@@ -118,9 +118,8 @@ class Application:
         self._count(request, route, reply.status, seconds)
         stages, last = self._stages, b""
         # Most answers are too small.
-        if len(reply.body) >= stages.encodes_from or reply.status == responses.NOT_MODIFIED:
-            for encoder in stages.encoders:
-                reply = encoder.encode_now(request, encoder.prepare(reply))
+        if len(reply.body) >= self._encoder.encodes_from or reply.status == responses.NOT_MODIFIED:
+            reply = self._encoder.encode_now(request, self._encoder.prepare(reply))
         self._offer(request, reply)
         if stages.log_now is not None:
             last = stages.log_now(request, route, reply, seconds)
@@ -133,19 +132,11 @@ class Application:
 
     def _refuse(self, request: Request, route: str) -> responses.Reply | None:
         """The refusal of a client that may not have an answer, None if it is admitted. It is counted once."""
-        for gate in self._gates:
-            if not gate.admits_all:
-                return self._ask_gates(request, route)
-        return None
-
-    def _ask_gates(self, request: Request, route: str) -> responses.Reply | None:
-        if route == "operation" or ADMITTED in (marks := _marks_of(request)):
+        if self._admission.admits_all or route == "operation" or ADMITTED in (marks := _marks_of(request)):
             return None
         marks.add(ADMITTED)
         try:
-            for gate in self._gates:
-                if not gate.admits_all:
-                    gate.admit(request.client_address)
+            self._admission.admit(request.client_address)
         except errors.DoiProxyError as error:
             return self._show_refusal(request, route, error)
         return None
@@ -198,14 +189,13 @@ class Application:
     async def _respond(self, request: Request, route: str, receive: responses.Receive, send: responses.Send) -> None:
         began = self._timer()
         if route == "operation":
-            status = await self._operations.answer(request, receive, send, self._stages.encoders)
+            status = await self._operations.answer(request, receive, send, self._encoder)
         elif route in self._own_routes and request.method != "OPTIONS":
             status = await self._answer_own_api(request, route, receive, send)
         else:
             reply = await self._answer(request, route)
-            if len(reply.body) >= self._stages.encodes_from or reply.status == responses.NOT_MODIFIED:
-                for encoder in self._stages.encoders:
-                    reply = await encoder.encode(request, encoder.prepare(reply))
+            if len(reply.body) >= self._encoder.encodes_from or reply.status == responses.NOT_MODIFIED:
+                reply = await self._encoder.encode(request, self._encoder.prepare(reply))
             self._offer(request, reply)
             status = reply.status
             await responses.send_reply(reply, send, head_only=request.head_only)
@@ -245,7 +235,7 @@ class Application:
             message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
             refusal = refusal or error_problem(errors.as_failure(NameTooLong(message)), base=self._face.link.base)
         if refusal is None:
-            return await self._operations.answer(request, receive, send, self._stages.encoders)
+            return await self._operations.answer(request, receive, send, self._encoder)
         await responses.send_reply(refusal, send, head_only=request.head_only)
         return refusal.status
 

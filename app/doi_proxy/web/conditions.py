@@ -6,7 +6,6 @@ The latter are the directives of its Cache-Control (RFC 9111, section 5.2.1; RFC
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from functools import cache, lru_cache, partial
 from math import inf
 from typing import Final
@@ -17,7 +16,7 @@ from doi_proxy.resolver.options import Conditions, ResolveOptions
 from doi_proxy.web.client_network import client_of
 from doi_proxy.web.freshness import CACHE_CONTROL
 from doi_proxy.web.request import Request
-from doi_proxy.web.stage import Admission, Stages
+from doi_proxy.web.stage import Stages
 
 #: A record younger than this answers the reload of a page, in seconds: a reload must not cost a query each time.
 RELOAD_AGE: Final = 10.0
@@ -79,26 +78,20 @@ def read_conditions(request: Request, options: ResolveOptions, stages: Stages) -
     directives = directives_of(request)
     if directives is NO_DIRECTIVES and not options.bypasses_cache:
         return Conditions(client=client, due=due_of(request))
-    address, youngest = request.client_address, directives.max_age
+    address, youngest, admission = request.client_address, directives.max_age, stages.admission
     return Conditions(
         options.authoritative,
         options.certified,
         client=client,
         # A request with aliases bypasses the cache several times, and is counted once.
-        admit_bypass=cache(partial(charge_bypass, stages.gates, address)),
+        admit_bypass=cache(partial(admission.charge_bypass, address)),
         only_cached=directives.only_if_cached,
         max_age=None if youngest is None else max(youngest, RELOAD_AGE),
-        may_renew=lambda: all(gate.may_renew(address) for gate in stages.gates),
+        may_renew=partial(admission.may_renew, address),
         max_stale=directives.max_stale,
         stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
         due=due_of(request),
     )
-
-
-def charge_bypass(gates: Iterable[Admission], address: str) -> None:
-    """Count a request of the client at an address that bypasses the cache. Raises TooManyRequests."""
-    for gate in gates:
-        gate.charge_bypass(address)
 
 
 def conditions_for_others(request: Request) -> Conditions:

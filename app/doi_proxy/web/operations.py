@@ -57,12 +57,10 @@ class Operations:
     allow_of: Callable[[bytes], str | None]
     gates: Sequence[Gate] = ()
 
-    async def answer(
-        self, request: Request, receive: responses.Receive, send: responses.Send, encoders: Sequence[Encoder]
-    ) -> int:
+    async def answer(self, request: Request, receive: responses.Receive, send: responses.Send, encoder: Encoder) -> int:
         """Let a gate or FastAPI answer, with the headers of every answer added. Returns the status.
 
-        `encoders` encode the answers of FastAPI.
+        `encoder` encodes the answers of FastAPI.
         """
         scope = {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
         for gate in self.gates:
@@ -80,8 +78,5 @@ class Operations:
                 message["body"] = b""
             await send(message)
 
-        wrapped: responses.Send = send_complete
-        for encoder in encoders:
-            wrapped = encoder.wrap_send(request, wrapped)
-        await self.app(scope, receive, wrapped)
+        await self.app(scope, receive, encoder.wrap_send(request, send_complete))
         return status

@@ -65,17 +65,14 @@ class Redirects:
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
         """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
-        can_detour = False
-        for stage in self._detours:
-            if stage.awaits_detours:
-                return None
-            can_detour = can_detour or stage.makes_detours
+        if self._detours.awaits_detours:
+            return None
         if not parameters.pairs and not wants_data(request.header(b"accept")):
             resolution = self._destinations.resolver.resolve_now(name)
             target = None if resolution is None else self._destinations.read_target(resolution)
             if resolution is not None and target is not None:
                 self._destinations.resolver.count_answer(resolution)
-                if not can_detour:
+                if not self._detours.makes_detours:
                     return self._redirect_all(resolution, target)
                 destination = Destination(Kind.TARGET, Chain(resolution), target=target, is_repeatable=True)
                 return self.reply(request, DEFAULT_OPTIONS, parameters, destination)
@@ -85,10 +82,7 @@ class Redirects:
 
     def plain(self, found: Resolution) -> Reply | None:
         """The redirect of a fresh record for requests that want no data, without freshness. None if it takes more."""
-        for stage in self._detours:
-            if stage.makes_detours or stage.awaits_detours:
-                return None
-        target = self._destinations.read_target(found)
+        target = None if self._detours.makes_detours else self._destinations.read_target(found)
         # A prepared reply has the freshness of each second. A second one would take 4 us.
         return None if target is None else self._redirect_all(found, target, is_timed=False)
 
@@ -103,7 +97,10 @@ class Redirects:
             await asyncio.gather(
                 *(each.prepare_record(name, for_others) for each in self._name_pages.preparing_records)
             )
-        detour = await self._await_detour(request, query.options, parameters, found)
+        detour = None
+        if self._detours.awaits_detours and self._can_detour(query.options, found):
+            fact = await self._detours.prepare_detour(request, found)
+            detour = self._detours.find_detour(request, parameters, found, fact)
         return self.reply(request, query.options, parameters, found, contact, detour)
 
     def read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
@@ -123,10 +120,11 @@ class Redirects:
         contact: ReportContact = NO_REPORT_CONTACT,
         detour: Detour | None = None,
     ) -> Reply:
-        """The reply about a destination. Without a `detour`, the stages find one."""
+        """The reply about a destination. Without a `detour`, one is found from what is in memory."""
         if found.target is not None:
-            chosen = self._find_detour(request, options, parameters, found) if detour is None else detour
-            return self._redirect(request, options, found, found.target, chosen)
+            if detour is None and self._can_detour(options, found):
+                detour = self._detours.find_detour(request, parameters, found, None)
+            return self._redirect(request, options, found, found.target, detour or NO_DETOUR)
         match found.kind:
             case Kind.ALIAS:
                 return self._alias(request, options, found)
@@ -165,44 +163,17 @@ class Redirects:
         if options.redirection_headers:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
-        is_for_all = (
-            detour.varies is not None
-            and not any(stage.awaits_detours for stage in self._detours)
-            and not options.bypasses_cache
-        )
+        is_for_all = detour.varies is not None and not self._detours.awaits_detours and not options.bypasses_cache
         if found.is_repeatable and is_for_all:
             basis = Basis(found.chain, self._freshness.of_redirect_hit, self._countdown, detour.varies or Varies.DATA)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), basis)
         freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
         return Reply(status, headers, stub, freshness)
 
-    def _find_detour(
-        self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
-    ) -> Detour:
-        """The detour of a redirect, from what is in memory."""
-        if not found.chain.last.allows_detour or options.media_type is not None:
-            return NO_DETOUR
-        for stage in self._detours:
-            if stage.makes_detours:
-                detour = stage.find_detour(request, parameters, found, None)
-                if detour is not NO_DETOUR:
-                    return detour
-        return NO_DETOUR
-
-    async def _await_detour(
-        self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
-    ) -> Detour | None:
-        """The detour of a redirect that has to wait for a fact. None if memory has all of them."""
-        if found.target is None or options.media_type is not None or not found.chain.last.allows_detour:
-            return None
-        for stage in self._detours:
-            if not stage.makes_detours:
-                continue
-            fact = await stage.prepare_detour(request, found) if stage.awaits_detours else None
-            detour = stage.find_detour(request, parameters, found, fact)
-            if detour is not NO_DETOUR:
-                return detour
-        return NO_DETOUR
+    def _can_detour(self, options: ResolveOptions, found: Destination) -> bool:
+        """Whether a redirect may lead to something else than its target."""
+        may_detour = self._detours.makes_detours and found.target is not None and options.media_type is None
+        return may_detour and found.chain.last.allows_detour
 
     def _client(self, request: Request, options: ResolveOptions, negotiation: Negotiation) -> Client:
         host = request.client_address

@@ -72,10 +72,10 @@ class Explanation:
 
 
 class Admission:
-    """Which requests of which clients are answered. The methods are called in the event loop."""
+    """Which requests of which clients are answered: by this class, all. The methods are called in the event loop."""
 
-    #: Whether every client is admitted now. Then `admit` and `passes` are not called.
-    admits_all: bool = False
+    #: Whether every client is admitted now. Then `admit` and `passes` need not be called.
+    admits_all: bool = True
 
     def admit(self, address: str, *, is_forgeable: bool = False) -> None:
         """Count a request of the client at an address. Raises ClientDenied and TooManyRequests.
@@ -89,7 +89,7 @@ class Admission:
 
     def explain_admission(self, address: str) -> Explanation:
         """What `admit` does with the client now. Nothing is counted."""
-        raise NotImplementedError
+        return Explanation("yes", "This installation has no limits of clients.")
 
     def passes(self, address: str) -> bool:
         """Count a request that gets a prepared answer. If it is False, nothing is counted, and `admit` decides."""
@@ -104,7 +104,10 @@ class Admission:
 
 
 class Encoder:
-    """Answers in the form that a client accepts. The methods without I/O are called in the event loop."""
+    """Answers in the form that a client accepts: by this class, as they are.
+
+    The methods without I/O are called in the event loop.
+    """
 
     #: The smallest body that `prepare` and `encode` may change, in bytes. They may change every 304.
     encodes_from: int = sys.maxsize
@@ -159,7 +162,7 @@ class Stage:
         self, request: Request, parameters: Parameters, found: Destination, prepared: Any
     ) -> Explanation:
         """What `find_detour` does with a redirect. Nothing is counted."""
-        raise NotImplementedError
+        return Explanation("none", "No feature of this installation changes targets.")
 
     def log_now(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
         """Log an answer that is written in one piece. Returns header lines to add to it."""
@@ -190,28 +193,22 @@ class Stage:
 class Stages:
     """What all features add. A field is named after a member of a class above. A method that no feature has is None."""
 
-    needs_thread: Callable[[Request, int], bool] | None = None
-    encodes_from: int = sys.maxsize
+    #: Of these three, and of `country` and `record_headers`, one feature at most adds each.
+    admission: Admission
+    encoder: Encoder
+    #: The stage that overrides `find_detour`.
+    detours: Stage
     log_now: Callable[[Request, str, Reply, float], bytes] | None = None
     log_prepared: Callable[[PreparedRequest, str, float], bytes] | None = None
     count: Callable[[str, str, int, float], object] | None = None
     count_prepared: Callable[[str, int], object] | None = None
     count_client: Callable[[str, int], object] | None = None
     count_path: Callable[[str, bytes, int, int], object] | None = None
-    #: The methods of the only feature that has them.
     country: Callable[[str], str | None] | None = None
     record_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
-    gates: tuple[Admission, ...] = ()
-    encoders: tuple[Encoder, ...] = ()
-    #: The stages that override `find_detour`.
-    detours: tuple[Stage, ...] = ()
     #: The stages that override `log_prepared`.
     loggers: tuple[Stage, ...] = ()
-
-    def is_deferred(self, request: Request, size: int) -> bool:
-        """Whether an answer with a body of `size` bytes is made by a task, which can use a thread."""
-        return self.needs_thread is not None and self.needs_thread(request, size)
 
 
 def fold_stages(parts: Iterable[object]) -> Stages:
@@ -220,8 +217,6 @@ def fold_stages(parts: Iterable[object]) -> Stages:
     Other parts are left out.
     """
     found = list(parts)
-    gates = tuple(part for part in found if isinstance(part, Admission))
-    encoders = tuple(part for part in found if isinstance(part, Encoder))
     stages = tuple(part for part in found if isinstance(part, Stage))
 
     def overriding(name: str) -> tuple[Stage, ...]:
@@ -230,9 +225,14 @@ def fold_stages(parts: Iterable[object]) -> Stages:
     def methods(name: str) -> tuple[Any, ...]:
         return tuple(getattr(stage, name) for stage in overriding(name))
 
+    # Two of one kind do not fit: the start fails.
+    (admission,) = [part for part in found if isinstance(part, Admission)] or [Admission()]
+    (encoder,) = [part for part in found if isinstance(part, Encoder)] or [Encoder()]
+    (detours,) = overriding("find_detour") or (Stage(),)
     return Stages(
-        needs_thread=_fold([encoder.needs_thread for encoder in encoders], any),
-        encodes_from=min((encoder.encodes_from for encoder in encoders), default=sys.maxsize),
+        admission=admission,
+        encoder=encoder,
+        detours=detours,
         log_now=_fold(methods("log_now"), b"".join),
         log_prepared=_fold(methods("log_prepared"), b"".join),
         count=_fold(methods("count")),
@@ -242,9 +242,6 @@ def fold_stages(parts: Iterable[object]) -> Stages:
         country=_fold(methods("country")),
         record_headers=_fold(methods("record_headers")),
         wrap=methods("wrap"),
-        gates=gates,
-        encoders=encoders,
-        detours=overriding("find_detour"),
         loggers=overriding("log_prepared"),
     )
 

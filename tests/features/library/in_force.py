@@ -8,4 +8,6 @@ from doi_proxy.web.application import Application
 
 def library_of(application: Application) -> Library:
     """The library, which is one of the stages."""
-    return next(stage for stage in application._stages.detours if isinstance(stage, Library))
+    found = application._stages.detours
+    assert isinstance(found, Library)
+    return found

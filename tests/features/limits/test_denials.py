@@ -36,7 +36,7 @@ def test_the_clock_of_the_machine_neither_prolongs_nor_ends_a_denial() -> None:
     settings = Settings(store_url="memory:", upstream_contact="mailto:a@b.org")
     clock = Clock()
     features = Features(new_context(settings, Lifecycle(settings), clock))
-    (gate,) = features.open(open_core(settings, features, features.observe())).stages.gates
+    admission = features.open(open_core(settings, features, features.observe())).stages.admission
     limits = features[Limits]
     ends = limits.deny("192.0.2.0/24", 60)
     assert ends == clock() + 60
@@ -44,7 +44,7 @@ def test_the_clock_of_the_machine_neither_prolongs_nor_ends_a_denial() -> None:
         clock.advance(step)
         assert limits.read_denials()["192.0.2.0/24"] == pytest.approx(clock() + 60, abs=30)
         with pytest.raises(ClientDenied):
-            gate.admit("192.0.2.1")
+            admission.admit("192.0.2.1")
 
 
 def test_a_denial_ends_by_the_timer(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_a_denial_is_announced_and_followed_where_another_worker_announces_it(
     workers[0][Limits].deny("192.0.2.0/24", 60)
     for parts in opened:
         with pytest.raises(ClientDenied):
-            parts.stages.gates[0].admit("192.0.2.1")
+            parts.stages.admission.admit("192.0.2.1")

@@ -121,12 +121,8 @@ class Explainer:
 
     def _admission(self, explained: ExplainedRequest) -> tuple[DecisionReport, int | None]:
         """Whether the client is admitted, and the status of a refusal."""
-        for gate in self._stages.gates:
-            outcome = gate.explain_admission(explained.client)
-            if outcome.result != "yes" or gate is self._stages.gates[-1]:
-                report = self._report("admitted", outcome.result, outcome.reason, outcome.settings)
-                return report, outcome.status
-        return self._report("admitted", "yes", "This installation has no limits of clients."), None
+        outcome = self._stages.admission.explain_admission(explained.client)
+        return self._report("admitted", outcome.result, outcome.reason, outcome.settings), outcome.status
 
     def _local_record(self, name: HandleName) -> DecisionReport:
         records, now = self._core.resolver.local_records, self._context.clock()
@@ -279,14 +275,10 @@ class Explainer:
         request = _request(explained, public_url)
         # The registration agency is then looked up in the cache alone.
         cached = request if may_query else _request(explained, public_url, (b"cache-control", b"only-if-cached"))
-        report = self._report("rule", "none", "No library rules are in force.")
-        for stage in self._stages.detours:
-            fact = await stage.prepare_detour(cached, found) if stage.awaits_detours else None
-            outcome = stage.explain_detour(request, NO_PARAMETERS, found, fact)
-            report = self._report("rule", outcome.result, outcome.reason, outcome.settings)
-            if outcome.detour is not NO_DETOUR:
-                return report, outcome.detour
-        return report, NO_DETOUR
+        detours = self._stages.detours
+        fact = await detours.prepare_detour(cached, found) if detours.awaits_detours else None
+        outcome = detours.explain_detour(request, NO_PARAMETERS, found, fact)
+        return self._report("rule", outcome.result, outcome.reason, outcome.settings), outcome.detour
 
     def _headers(self, reply: Reply) -> DecisionReport:
         lines = [f"{name.decode()}: {value.decode('latin-1')}" for name, value in (*reply.headers, *reply.freshness)]

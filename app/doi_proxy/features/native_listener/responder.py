@@ -24,7 +24,7 @@ from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.web.client_network import client_of
-from doi_proxy.web.conditions import REQUEST_SECONDS, charge_bypass
+from doi_proxy.web.conditions import REQUEST_SECONDS
 from doi_proxy.web.stage import PreparedRequest, Stages
 from handle_protocol.json_wire import to_wire
 from handle_protocol.wire.encoding import EncodedValues, encode_values
@@ -123,7 +123,7 @@ class Responder:
 
     def is_exempt(self, address: str) -> bool:
         """Whether the operator lifts the limits of requests for a client."""
-        return any(gate.is_exempt(address) for gate in self._stages.gates)
+        return self._stages.admission.is_exempt(address)
 
     async def answer(self, request: messages.HandleRequest, peer: Peer) -> bytes:
         """The answer to a request that `answer_now` did not answer."""
@@ -158,9 +158,8 @@ class Responder:
         """Count a request of a client. Raises ClientDenied and TooManyRequests."""
         if self._stages.count_client is not None:
             self._stages.count_client(FORGEABLE if peer.is_forgeable else peer.client, 1)
-        for gate in self._stages.gates:
-            if not gate.admits_all:
-                gate.admit(peer.client, is_forgeable=peer.is_forgeable)
+        if not self._stages.admission.admits_all:
+            self._stages.admission.admit(peer.client, is_forgeable=peer.is_forgeable)
 
     def _refuse(self, request: messages.HandleRequest) -> bytes | None:
         envelope = request.message.envelope
@@ -175,7 +174,7 @@ class Responder:
             request.has(OpFlag.AUTHORITATIVE),
             request.has(OpFlag.CERTIFIED),
             client=FORGEABLE if peer.is_forgeable else client_of(peer.client),
-            admit_bypass=partial(charge_bypass, self._stages.gates, peer.client),
+            admit_bypass=partial(self._stages.admission.charge_bypass, peer.client),
             due=time.monotonic() + REQUEST_SECONDS,
         )
 
