@@ -63,20 +63,6 @@ def test_no_path_holds_a_dot_segment(name: str) -> None:
     assert not {".", ".."} & set(encode_name(name).split("/"))
 
 
-@pytest.mark.parametrize(
-    ("authoritative", "certified", "query"),
-    [
-        (False, False, ""),
-        (True, False, "?auth=true"),
-        (False, True, "?cert=true"),
-        (True, True, "?auth=true&cert=true"),
-    ],
-)
-def test_auth_and_cert_are_passed_on(authoritative: bool, certified: bool, query: str) -> None:
-    url = handle_query_url(BASE, "10.1000/182", authoritative=authoritative, certified=certified)
-    assert url == f"{BASE}/api/handles/10.1000/182{query}"
-
-
 @pytest.mark.parametrize("base", ["https://library.example/doi", "https://library.example/doi/"])
 def test_the_base_may_have_a_path(base: str) -> None:
     assert handle_query_url(base, "10.1000/182") == "https://library.example/doi/api/handles/10.1000/182"
