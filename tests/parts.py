@@ -14,9 +14,13 @@ from doi_proxy.assembly.stores import open_cache
 from doi_proxy.assembly.upstreams import read_queue_timeouts
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.commands.context import ParsedContext
+from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.resolution import TtlPolicy
+from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
+from doi_proxy.upstream.source import Source
 
 DEFAULTS: Final = Settings()
 QUEUE_PATIENCE: Final = read_queue_timeouts()
@@ -49,6 +53,18 @@ def usual_timeouts(**seconds: float) -> ResolverTimeouts:
 def usual_options(**seconds: float) -> ResolverOptions:
     """How the resolver queries, except for these timeouts."""
     return ResolverOptions(usual_ttl_policy(), usual_timeouts(**seconds))
+
+
+def usual_resolver(
+    cache: TieredStore,
+    source: Source,
+    clock: Callable[[], float],
+    observer: ResolutionObserver | None = None,
+    **seconds: float,
+) -> Resolver:
+    """A resolver that queries again after each failure, except for these timeouts."""
+    failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
+    return Resolver(cache, source, clock, options=usual_options(**seconds), failures=failures, observer=observer)
 
 
 def usual_api(base_url: str, **options: Any) -> HandleClient:

@@ -12,14 +12,13 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.options import Action, Conditions, ResolveOptions
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.local import SealedSource
 from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
-from tests.parts import usual_cache, usual_options
+from tests.parts import usual_cache, usual_resolver
 
 pytestmark = pytest.mark.anyio
 
@@ -54,13 +53,7 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     clock = Clock()
     cache = usual_cache("memory:", clock=clock)
-    resolver = Resolver(
-        cache,
-        SealedSource(),
-        clock,
-        options=usual_options(),
-        failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-    )
+    resolver = usual_resolver(cache, SealedSource(), clock)
     yield Bench(clock, cache, resolver)
     await resolver.close()
     await cache.close()

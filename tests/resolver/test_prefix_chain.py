@@ -9,7 +9,6 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify, PrefixInactive
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.options import DEFAULT_OPTIONS, ORDINARY, Action, Negotiation, ResolveOptions
 from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
 from doi_proxy.resolver.resolver import Resolver
@@ -17,7 +16,7 @@ from doi_proxy.resolver.target import NameLocations
 from handle_protocol.record import Record
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_options
+from tests.parts import usual_api, usual_cache, usual_resolver
 from tests.values import value
 
 pytestmark = pytest.mark.anyio
@@ -95,8 +94,7 @@ async def bench() -> AsyncIterator[Bench]:
         clock = Clock()
         cache = usual_cache("memory:", clock=clock)
         source = usual_api(upstream.url, clock=clock)
-        failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-        resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
+        resolver = usual_resolver(cache, source, clock)
         try:
             yield Bench(upstream, clock, resolver)
         finally:

@@ -13,7 +13,6 @@ from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import UpstreamTimeout
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.options import ORDINARY, Conditions
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import KNOWN_SERVICES, Origin, Resolution, read_agency
@@ -23,7 +22,7 @@ from doi_proxy.upstream.source import AgencySource, ClientNetwork
 from handle_protocol.answer import Answer, ResponseCode
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_options
+from tests.parts import usual_api, usual_cache, usual_resolver
 from tests.table import table
 
 Service = tuple[str, list[tuple[str, object]]]
@@ -100,8 +99,7 @@ async def bench() -> AsyncIterator[Bench]:
         clock = Clock()
         cache = usual_cache("memory:", clock=clock)
         source = usual_api(upstream.url, clock=clock)
-        failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-        resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
+        resolver = usual_resolver(cache, source, clock)
         try:
             yield Bench(upstream, resolver, source)
         finally:

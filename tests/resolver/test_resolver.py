@@ -37,7 +37,7 @@ from doi_proxy.upstream.source import Priority
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_options, usual_timeouts, usual_ttl_policy
+from tests.parts import usual_api, usual_cache, usual_resolver, usual_timeouts, usual_ttl_policy
 from tests.upstream.guards import open_guard
 from tests.world.loop import WorldLoop
 
@@ -639,7 +639,7 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
         api = usual_api(upstream.url)
         source = open_guard(api, budget, clock)
         cache = usual_cache("memory:", clock=clock)
-        resolver = Resolver(cache, source, clock, options=usual_options(), failures=no_failures())
+        resolver = usual_resolver(cache, source, clock)
         upstream.hold("10.5555/first")
         bulk = Conditions(priority=Priority.BULK)
         tasks = [asyncio.create_task(resolver.resolve(HandleName("10.5555/first"), bulk))]

@@ -9,11 +9,9 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.location_choice import choose_location
 from doi_proxy.resolver.options import DEFAULT_OPTIONS, ORDINARY, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
 from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.target import NameLocations, choose_target, links, own_xml_bytes, read_links, read_own_locations
 from doi_proxy.resolver.target_url import web_target
 from doi_proxy.resolver.which_ra import WhichRa
@@ -21,7 +19,7 @@ from doi_proxy.upstream.source import UpstreamQuery
 from handle_protocol.answer import Answer, ResponseCode
 from handle_protocol.location import Location
 from tests.clock import Clock
-from tests.parts import usual_cache, usual_options
+from tests.parts import usual_cache, usual_resolver
 from tests.values import record
 
 NAME = HandleName("10.5555/a")
@@ -154,9 +152,8 @@ class CountingSource:
 
 async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
     clock = Clock()
-    failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
     cache = usual_cache("memory:", clock=clock)
-    resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
+    resolver = usual_resolver(cache, source, clock)
     found = await WhichRa(resolver, PrefixChain(resolver), None).rows(
         [(name, HandleName(name)) for name in names], ORDINARY
     )
@@ -177,9 +174,8 @@ class AliasSource(CountingSource):
 @pytest.mark.parametrize("names", [["10.5555/a"], ["10.5555/b", "10.5555/a"]])
 async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[str]) -> None:
     source, clock = AliasSource(), Clock()
-    failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
     cache = usual_cache("memory:", clock=clock)
-    resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
+    resolver = usual_resolver(cache, source, clock)
     destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
     for _ in range(2):
         found = await destinations.find(DestinationQuery(HandleName(names[0])), ORDINARY)

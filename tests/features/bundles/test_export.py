@@ -16,14 +16,12 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
 from doi_proxy.features.bundles.export import RecordWriter, export_all, export_prefix
 from doi_proxy.features.bundles.output import OutputFile
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.resolution import Origin, Resolution
-from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.system.progress import Bar
 from doi_proxy.upstream.local import SealedSource
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
-from tests.parts import usual_cache, usual_options
+from tests.parts import usual_cache, usual_resolver
 
 pytestmark = pytest.mark.anyio
 
@@ -86,14 +84,7 @@ async def test_a_prefix_is_exported_with_the_records_that_its_redirects_need() -
     cache = await fill(clock, aliased, missing("10.1/GONE"), entry("10.10/X"), entry("10.2/END"), entry("10.2/OTHER"))
     file = BytesIO()
     records = RecordWriter(BundleWriter(file))
-    resolver = Resolver(
-        cache,
-        SealedSource(),
-        clock,
-        options=usual_options(),
-        failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-        observer=records,
-    )
+    resolver = usual_resolver(cache, SealedSource(), clock, observer=records)
     await export_prefix(cache, resolver, HandleName("10.1"), records, Bar())
     assert sorted(keys(file)) == ["10.1/ALIAS", "10.1/GONE", "10.2/END"]
     await resolver.close()

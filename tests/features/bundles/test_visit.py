@@ -21,7 +21,6 @@ from doi_proxy.features.bundles.visit import (
     resolve_dependencies,
 )
 from doi_proxy.resolver.destination import Destinations
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.system.progress import Bar
@@ -30,7 +29,7 @@ from doi_proxy.upstream.local import SealedSource
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_options
+from tests.parts import usual_api, usual_cache, usual_resolver
 
 pytestmark = pytest.mark.anyio
 
@@ -59,13 +58,7 @@ class Bench:
         await self.cache.close()
 
     def _resolver(self, source: HandleClient | SealedSource) -> Resolver:
-        return Resolver(
-            self.cache,
-            source,
-            self.clock,
-            options=usual_options(upstream=60, recheck=0),
-            failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-        )
+        return usual_resolver(self.cache, source, self.clock, upstream=60, recheck=0)
 
 
 @pytest.fixture

@@ -20,14 +20,13 @@ from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
 from doi_proxy.features.local_records.records import LocalAnswer, LocalRecord, LocalRecords, answer_of_value
 from doi_proxy.features.suggestions.suggested_names import Existence, SuggestedNames
 from doi_proxy.resolver.destination import Destinations
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_options
+from tests.parts import usual_api, usual_cache, usual_resolver
 from tests.upstream.guards import open_guard
 
 pytestmark = pytest.mark.anyio
@@ -78,13 +77,7 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
             clock,
             timeouts=dict.fromkeys(Priority, 0.05),
         )
-        resolver = Resolver(
-            cache,
-            guard,
-            clock,
-            options=usual_options(upstream=60, recheck=0),
-            failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-        )
+        resolver = usual_resolver(cache, guard, clock, upstream=60, recheck=0)
         prefixes = PrefixChain(resolver)
         destinations = Destinations(resolver, prefixes, resolves=resolves)  # type: ignore[arg-type]
         names = SuggestedNames(Existence(resolver, queries=0, concurrency=1, timeout=0), frozenset())

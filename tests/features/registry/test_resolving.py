@@ -16,14 +16,12 @@ from doi_names.name import HandleName
 from doi_proxy.assembly.resolving import RECHECK
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import NotInBundle, UpstreamRefused
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Origin
-from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.local import SealedSource
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
-from tests.parts import usual_cache, usual_options
+from tests.parts import usual_cache, usual_resolver
 from tests.registry_records import FILE_DATE, count_registry, write_registry
 from tests.resolver.test_resolver import NAME, NEW, Bench, running, target
 
@@ -196,8 +194,7 @@ async def test_a_sealed_resolver_answers_from_memory_until_a_change_is_announced
     clock = Clock()
     write_registry(path, clock, {NAME.text: REGISTRY})
     cache = usual_cache(f"sqlite:///{path}", clock=clock)
-    failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-    resolver = Resolver(cache, SealedSource(), clock, options=usual_options(), failures=failures)
+    resolver = usual_resolver(cache, SealedSource(), clock)
     await cache.forget_announced()
     first = await resolver.resolve(NAME)
     clock.advance(86_400)

@@ -16,14 +16,12 @@ from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, StoreError
 from doi_proxy.features.valkey.store import ValkeyStore
-from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.resolution import Origin
-from doi_proxy.resolver.resolver import Resolver
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.valkey.relay import Relay, running_relay
-from tests.parts import usual_api, usual_options
+from tests.parts import usual_api, usual_resolver
 
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
 
@@ -104,8 +102,7 @@ async def test_what_can_be_read_is_served_whatever_else_is_refused(relay: Relay,
         for command in COMMANDS:
             cache = TieredStore(MemoryStore(0, clock=clock), open_store(relay, clock), clock=clock, ceiling=1e9)
             source = usual_api(url, clock=clock)
-            failures = FailureMemory(ttl=0, most=0, max_bytes=1_000)
-            resolver = Resolver(cache, source, clock, options=usual_options(upstream=60), failures=failures)
+            resolver = usual_resolver(cache, source, clock, upstream=60)
             relay.command, relay.reply = command, f"-{error}\r\n".encode()
             for name in NAMES:
                 await cache.forget_announced()
