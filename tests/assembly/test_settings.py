@@ -163,6 +163,11 @@ def test_other_variables_of_the_environment_are_ignored() -> None:
         ("upstream_contact", "https://library.example.org/doi", "https://library.example.org/doi"),
         ("upstream_contact", "mailto:library@example.org", "mailto:library@example.org"),
         ("upstream_contact", "library@example.org", "mailto:library@example.org"),
+        ("upstream_contact", "HTTPS://library.example.org/doi", "HTTPS://library.example.org/doi"),
+        ("upstream_contact", "MAILTO:library@example.org", "MAILTO:library@example.org"),
+        ("upstream_url", "HTTPS://doi.org", ("HTTPS://doi.org",)),
+        ("upstream_routes", "10.5072=HTTPS://handle.test.example", ("10.5072=HTTPS://handle.test.example",)),
+        ("otel_endpoint", "HTTP://127.0.0.1:4318/v1/traces", "HTTP://127.0.0.1:4318/v1/traces"),
     ],
 )
 def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object) -> None:

@@ -118,6 +118,15 @@ async def test_a_connection_is_used_again(upstream: FakeUpstream) -> None:
     assert upstream.connections == 1
 
 
+async def test_the_scheme_of_the_upstream_has_any_letter_case(
+    upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await ask(upstream.url.replace("http:", "HTTP:"))).code is ResponseCode.SUCCESS
+    monkeypatch.setenv("HTTP_PROXY", upstream.url)
+    assert (await ask("HTTP://upstream.example")).code is ResponseCode.SUCCESS
+    assert upstream.queries() == 2
+
+
 async def test_an_egress_proxy_is_used_where_the_environment_names_one(
     upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,7 +88,7 @@ class ServerSettings(options.SettingsGroup):
     )
     public_url: str | None = Field(
         None,
-        pattern=r"^[Hh][Tt][Tt][Pp][Ss]?://[^?#\s]+$",
+        pattern=r"^(?i:https?)://[^?#\s]+$",
         description="This resolver's own URL as browsers see it, with the sub-path if there is one. If it is not "
         "set, redirects to this resolver use the scheme and `Host` of the request. Set it for every "
         "service behind a front proxy.",

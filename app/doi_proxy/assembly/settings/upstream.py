@@ -12,8 +12,8 @@ from doi_proxy.system import options
 from doi_proxy.system.redaction import redact
 from doi_proxy.system.setting_values import Duration, TextList
 
-#: A URL of an HTTP API, or of handle servers.
-_UPSTREAM: Final = re.compile(r"https?://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?)")
+#: A URL of an HTTP API, whose scheme has any letter case (RFC 3986, section 3.1), or of handle servers.
+_UPSTREAM: Final = re.compile(r"(?i:https?)://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?)")
 #: Seconds of the rate that are saved up while no query is sent, so the links of a page are looked up together.
 _BURST_SECONDS: Final = 5.0
 _FORM: Final = (
@@ -43,7 +43,7 @@ class UpstreamSettings(options.SettingsGroup):
     )
     upstream_contact: str | None = Field(
         None,
-        pattern=r"^(https?://[^/?#\s]+[^\s]*|mailto:[^\s@]+@[^\s@]+)$",
+        pattern=r"^((?i:https?)://[^/?#\s]+[^\s]*|(?i:mailto):[^\s@]+@[^\s@]+)$",
         description="Contact in the User-Agent sent upstream: an e-mail address or a URL of this institution. Set "
         "it always: the operators of the upstream write to you before they block you.",
     )

@@ -24,7 +24,7 @@ class TracingSettings(SettingsGroup):
 
     otel_endpoint: str | None = Field(
         None,
-        pattern=r"^https?://[^?#@\s]+$",
+        pattern=r"^(?i:https?)://[^?#@\s]+$",
         description="URL of the collector of traces, by OTLP over HTTP, such as "
         "`http://127.0.0.1:4318/v1/traces`. Without it, none are sent. It needs `pip install "
         "'doi-proxy[otel]'`. Set it if you collect traces.",
