@@ -33,9 +33,11 @@ async def test_names_among_the_arguments_have_no_place(bench: Bench) -> None:
     assert (ended.status, ended.output) == (1, "not_found 10.5555/b\n")
 
 
-async def test_the_members_of_a_line_are_always_the_same(bench: Bench) -> None:
-    ended = await bench.run("10.5555/b", *CONCISE, "--fields", "url")
-    assert (ended.status, ended.output) == (1, "not_found 10.5555/b\n")
+@pytest.mark.parametrize("output_format", ["concise", "urls"])
+async def test_the_members_of_a_line_cannot_be_chosen(bench: Bench, output_format: str) -> None:
+    ended = await bench.run("10.5555/b", "--output-format", output_format, "--fields", "url")
+    assert (ended.status, ended.output) == (2, "")
+    assert f"{output_format} has no choice of members; leave out --fields" in ended.errors
 
 
 @pytest.mark.parametrize("has_colour", [True, False])

@@ -76,7 +76,11 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         help="format of the rows (default: as the name of FILE says; on a terminal, concise for files of references "
         "and table for other lists; else jsonl)",
     )
-    command.add_argument("--fields", metavar="NAMES", help="members of a row, separated by commas (default: all)")
+    command.add_argument(
+        "--fields",
+        metavar="NAMES",
+        help="members of a row, separated by commas (default: all); not with concise or urls",
+    )
     command.add_argument(
         "--again",
         type=_verdicts,

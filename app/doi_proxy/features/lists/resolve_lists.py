@@ -35,6 +35,8 @@ from doi_proxy.upstream.guard import RecordQuery
 _ENTRY_FORMATS: Final = frozenset({"bibtex", "ris", "medline", "endnote", "wos"})
 #: The rows after which a list of names that are mostly none may be a text.
 _MIN_ROWS: Final = 3
+#: The output formats whose members are fixed.
+_FIXED_FORMATS: Final = frozenset({"concise", "urls"})
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")
 _MATCH_TABLE_FIELDS: Final = ("verdict", "match", "input", "title")
@@ -202,6 +204,10 @@ def _query(choice: ResolveChoice) -> str:
 
 def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]:
     """The members of a row that are written. Raises ConfigurationError for one that does not exist."""
+    if choice.fields is not None and output_format in _FIXED_FORMATS:
+        raise ConfigurationError(
+            f"--output-format {output_format} has no choice of members; leave out --fields, or use jsonl, csv or table"
+        )
     if output_format == "urls":
         return ("url",)
     if output_format == "concise":
