@@ -26,6 +26,22 @@ def test_help_names_every_command_and_every_setting(capsys: pytest.CaptureFixtur
     assert {flag_of(name) for name in Settings.model_fields} <= read_help(capsys, "serve", "--help-settings")
 
 
+def test_help_writes_the_defaults_as_people_write_values(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["serve", "--help-settings"])
+    text = " ".join(capsys.readouterr().out.split())
+    for setting in (
+        "CACHE_GRACE, default 30d",
+        "CACHE_MEMORY_BYTES, default 256M",
+        "METADATA, default off",
+        "TLS_CERT, not set by default",
+        "UPSTREAM_BURST",
+        "UPSTREAM_ROUTES, not set by default",
+        "UPSTREAM_URL, default https://doi.org",
+    ):
+        assert f"[DOI_PROXY_{setting}]" in text
+
+
 @pytest.mark.parametrize("name", ["stdin", "stdout", "stderr"])
 def test_a_standard_stream_that_was_closed_before_the_start_is_replaced(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -189,12 +189,13 @@ def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] 
     """Add the flags of all settings, of which the help has those `shown`, by default all."""
     from doi_proxy.assembly.settings import Settings
     from doi_proxy.system.options import flag_of, variable
+    from doi_proxy.system.setting_values import write_default
 
     title, text = "settings", "each is also an environment variable and a line of the TOML file"
     group = command.add_argument_group(title, text) if shown is None or shown else command
     for name, field in Settings.model_fields.items():
-        default = "" if field.default_factory else f", default {field.default}"
-        text = f"{field.description} [{variable(name)}{default}]".replace("%", "%%")
+        about = ", ".join(filter(None, (variable(name), write_default(field))))
+        text = f"{field.description} [{about}]".replace("%", "%%")
         group.add_argument(
             flag_of(name),
             dest=name,

@@ -116,6 +116,16 @@ def find_form(field: FieldInfo) -> WrittenForm | None:
     return next((mark for mark in field.metadata if isinstance(mark, WrittenForm)), None)
 
 
+def write_default(field: FieldInfo) -> str:
+    """The default of a setting as people write it. Empty if it follows from another setting."""
+    if field.default_factory is not None:
+        return ""
+    if field.default in (None, ()):
+        return "not set by default"
+    form = find_form(field)
+    return f"default {(write_value if form is None else form.write)(field.default)}"
+
+
 #: Seconds.
 Duration = Annotated[
     float,
