@@ -45,6 +45,10 @@ def test_places_are_queries_times_the_seconds_of_an_answer() -> None:
     assert quick.places == pytest.approx(0.1 * quick.peak_queries, abs=1)
 
 
+def test_connections_are_requests_times_the_seconds_for_which_the_server_keeps_an_idle_one() -> None:
+    assert need_of(Load(1, 3), 0.3).connections == 3 * 75
+
+
 def test_a_longer_lifetime_of_records_takes_fewer_queries_and_a_larger_store() -> None:
     day, month = (need_of(Load(100, 300), 0.3, lifetime) for lifetime in (86_400, 30 * 86_400))
     assert month.queries < day.queries

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from doi_proxy.features.setup.popularity import Popularity
+from doi_proxy.server.connections import IDLE_TIMEOUT
 
 _DAY: Final = 86_400.0
 #: Registered names in 2025, and the exponent of their popularity in a public log: docs/scale.md.
@@ -76,6 +77,7 @@ class Need:
     queries: float
     peak_queries: float
     places: int
+    connections: int
     processors: float
     processors_with_tls: float
     records: float
@@ -113,7 +115,8 @@ def read_load(text: str) -> Load:
     count = float(found[1]) * _FACTORS[found[2]] if found else 0.0
     if found is None or not 0 < count <= 1e12:
         raise ValueError(
-            f"{text[:40]!r} is not a load; write requests a day, or a second at the peak, such as 10M/day or 44k/s"
+            f"{text[:40]!r} is not a load; write a number, with k, M or G after it, and /day for the mean or /s for "
+            "the peak, such as 10M/day or 44k/s"
         )
     mean = count / _DAY if found[3] == "day" else count / PEAK
     return Load(mean, mean * PEAK)
@@ -135,6 +138,7 @@ def need_of(load: Load, answer: float, lifetime: float = _DAY, grace: float = 30
         queries=load.mean * (1 - stored),
         peak_queries=load.peak * (1 - stored),
         places=ceil(load.peak * (1 - stored) * answer),
+        connections=ceil(load.peak * IDLE_TIMEOUT),
         processors=load.peak * seconds / BUSY,
         processors_with_tls=load.peak * (seconds + TLS_SECONDS) / BUSY,
         records=records,
@@ -149,6 +153,7 @@ def write_rows(needs: Sequence[Need], has: Has) -> list[tuple[str, ...]]:
         ("answered without a query", lambda one: f"{one.stored_share:.0%}"),
         ("upstream queries a second, mean; peak", lambda one: f"{_number(one.queries)}; {_number(one.peak_queries)}"),
         ("places for queries", lambda one: f"{one.places:,}"),
+        (f"connections, each open for {IDLE_TIMEOUT:g} s", lambda one: f"{one.connections:,}"),
         ("processors, half busy at the peak", lambda one: _number(one.processors)),
         ("the same, with a TLS connection a request", lambda one: _number(one.processors_with_tls)),
         ("records after 31 days", lambda one: f"{_number(one.records / 1e6)} M"),
