@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tomllib
 from pathlib import Path
 from typing import Final
 
+import jinja2
 import pytest
 import yaml
 
@@ -61,6 +63,25 @@ def test_the_example_names_settings_that_exist() -> None:
     given = play["roles"][0]["vars"]["doi_proxy_settings"]
     known = {Settings.table_and_key(name) for name in Settings.model_fields}
     assert {(table, key) for table, keys in given.items() for key in keys} <= known
+
+
+def test_the_example_takes_the_package_from_the_folder_of_the_artefacts() -> None:
+    (play,) = yaml.safe_load((ANSIBLE / "example.yml").read_text(encoding="utf-8"))
+    package = play["roles"][0]["vars"]["doi_proxy_package"].replace("{{ playbook_dir }}", str(ANSIBLE))
+    assert Path(package).parent.resolve() == ROOT / "dist"
+
+
+def test_every_form_of_a_value_is_written_as_toml() -> None:
+    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"to_json": json.dumps, "combine": lambda first, second, recursive: first | second}
+    template = environment.from_string((ROLE / "templates/doi-proxy.toml.j2").read_text(encoding="utf-8"))
+    settings = {
+        "branding": {"name": 'Bücherei "Nord" \N{BOOKS}'},
+        "server": {"trusted_proxies": ["127.0.0.1", "::1"], "proxy_protocol": True},
+        "upstream": {"rate": 2.5, "routes": ["10.5555=https://a.example", "10.1000=https://b.example"]},
+    }
+    text = template.render(doi_proxy_package_settings={}, doi_proxy_settings=settings, ansible_managed="managed")
+    assert tomllib.loads(text) == settings, text
 
 
 @pytest.mark.nightly
