@@ -504,6 +504,36 @@ class TestClients:
         await guests.all_go()
 
 
+def test_a_query_that_began_to_wait_for_a_slow_upstream_is_told_so_when_that_answers_quickly_again() -> None:
+    """20 new names a second at 16 places. The upstream takes 8 s, and half a second from the 25th second on."""
+
+    async def resolve() -> list[tuple[float, NotAdmitted]]:
+        limits = BudgetLimits(rate=50, burst=100, max_concurrency=16, reserved_for_people=0.5, most_of_client=100)
+        loop = asyncio.get_running_loop()
+        budget, start = Budget(limits, loop.time), loop.time()
+        refusals = list[tuple[float, NotAdmitted]]()
+
+        async def query(number: int) -> None:
+            await asyncio.sleep(number / 20)
+            try:
+                waiters = WaitingClients({f"192.0.{number % 50}.0/24": None})
+                async with budget.admit(PERSON, 5.0, waiters, prefix=f"10.{1000 + number}"):
+                    await asyncio.sleep(8.0 if loop.time() - start < 25 else 0.5)
+            except NotAdmitted as error:
+                refusals.append((loop.time() - start, error))
+            except UpstreamTimeout:
+                pass  # it gave its place to another client
+
+        async with asyncio.TaskGroup() as queries:
+            for number in range(600):
+                queries.create_task(query(number))
+        return refusals
+
+    refusals = run_virtually(resolve())
+    assert len([at for at, _ in refusals if at > 25.5]) > 5
+    assert {type(error) for _, error in refusals} == {UpstreamSlow}
+
+
 class _BusyBucket(LocalBucket):
     """A bucket without a token, which takes a while to say so."""
 

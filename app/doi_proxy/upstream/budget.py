@@ -305,11 +305,16 @@ class Budget:
             queue.server = None
 
     async def _wait(self, query: QueuedQuery, waiters: WaitingClients) -> Place:
+        was_slow = isinstance(self._find_lack(query.queue), errors.UpstreamSlow)
+
+        def find_lack() -> errors.NotAdmitted:
+            return self._find_lack(query.queue, was_slow=was_slow)
+
         try:
             async with query.timeout:
                 self._line_up(query, waiters.clients)
                 waiters.notify(lambda client: self._also_wait(query, waiters, client))
-                waiters.find_lack = lambda: self._find_lack(query.queue)
+                waiters.find_lack = find_lack
                 turn = await query.turn
                 if isinstance(turn, errors.NotAdmitted):
                     raise turn
@@ -319,19 +324,23 @@ class Budget:
             raise
         except TimeoutError as error:
             waiters.refused = True
-            raise self._find_lack(query.queue) from error
+            raise find_lack() from error
         finally:
             waiters.notify(None)
             waiters.find_lack = None
 
-    def _find_lack(self, queue: Queue) -> errors.NotAdmitted:
-        """What the queries of a queue wait for: a token, one of too few places, or a slow upstream."""
+    def _find_lack(self, queue: Queue, *, was_slow: bool = False) -> errors.NotAdmitted:
+        """What the queries of a queue wait for: a token, one of too few places, or a slow upstream.
+
+        A query that began to wait when the upstream `was_slow` lacks no place for another reason: it still waits for
+        those before it, even if the upstream answers quickly again.
+        """
         if queue.owner is self._others and self._people.waiting:
             queue = self._people.quick if self._people.quick.lines.queries else self._people.slow
         if not queue.lacks_place:
             return errors.BudgetSpent(retry_after=max(USUAL_RETRY, queue.token_in))
         slow, queries = self.slow_in_flight + sum(self._ended_slow), self.in_flight + len(self._ended_slow)
-        if queue.is_slow or (slow and slow >= _SLOW_SHARE * queries):
+        if queue.is_slow or was_slow or (slow and slow >= _SLOW_SHARE * queries):
             # A query that has just been sent takes as long as the others have.
             return errors.UpstreamSlow(retry_after=max(USUAL_RETRY, self.longest_in_flight))
         return errors.PlacesFull(retry_after=USUAL_RETRY)
