@@ -96,7 +96,7 @@ class Destinations:
     def __init__(
         self, resolver: Resolver, prefixes: PrefixChain, *, resolves: Literal["doi", "any"], own_url: str | None = None
     ) -> None:
-        """With `resolves` "any", every handle is resolved. Otherwise DOI names, short DOIs and prefixes are.
+        """With `resolves` "any", every handle is resolved. Otherwise only DOI names, short DOIs and prefixes are.
 
         `own_url` is the URL of this resolver, None if it is not known.
         """
@@ -109,7 +109,10 @@ class Destinations:
         self._own_urls: tuple[str, ...] = () if place is None else (f"https://{place}", f"http://{place}")
 
     def read_target(self, found: Resolution) -> Target | None:
-        """The target that a record alone gives every client. None if it takes more, or a turn of its own."""
+        """The target of every client by this record alone.
+
+        None if other records or the client decide, or if the record is too large to be parsed at once.
+        """
         answer = found.entry.answer
         if len(answer.values) > MAX_BYTES_NOW or not self.resolves_here(found.name):
             return None
@@ -118,8 +121,11 @@ class Destinations:
         return None if target is None or self._leads_here(target, found.name) else target
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
-        """The target, alias or record, if records that take neither a query nor a task decide it. Else use `find`."""
-        # Whether a page of values is shown is decided by `find`: what it shows may have to be awaited.
+        """The target, alias or record, if records decide it that need neither a query nor a task.
+
+        None if the caller must use `find`.
+        """
+        # A page of values may show what has to be awaited.
         is_page = query.options.action is Action.SHOW_VALUES
         if is_page or query.options.bypasses_cache or not self.resolves_here(query.name):
             return None

@@ -57,7 +57,7 @@ class ResolverOptions:
 
 
 class _LeaseLost(Exception):
-    """The lease of a query ended before the query was sent, and another process asked."""
+    """The lease of a query ended before the query was sent, and another process took it."""
 
 
 class Fetcher:
@@ -180,10 +180,10 @@ class Fetcher:
             if self._proofs.protect(newest, entry, self._clock()):
                 if newest is known or conditions.authoritative:
                     raise UnprovenAnswer(_UNPROVEN)
-                # It arrived meanwhile, and is as new.
+                # The proof arrived during this query, and is as new as its answer.
                 return newest
         except ShareSpent:
-            # It concerns the client, not the name: another client may query it.
+            # This concerns the client, not the name: another client may query the name.
             raise
         except CouldNotVerify as failure:
             # Another request may need no signature.
@@ -212,13 +212,15 @@ class Fetcher:
         """Query the upstream. Returns the entry, and the time at which the query was sent."""
         sent_at = self._clock()
 
-        def leaves() -> None:
+        def record_sending() -> None:
             nonlocal sent_at
             sent_at = self._clock()
             waiters.is_sent = True
 
         answer = await self._source.fetch(
-            UpstreamQuery(name, conditions.authoritative, conditions.certified, conditions.priority, leaves, waiters)
+            UpstreamQuery(
+                name, conditions.authoritative, conditions.certified, conditions.priority, record_sending, waiters
+            )
         )
         return self._policy.entry(name.key, answer, self._clock()), sent_at
 

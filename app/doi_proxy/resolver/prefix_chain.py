@@ -70,7 +70,7 @@ class _SizeLimit:
         self.left_out: list[str] = []
 
     def admit(self, resolution: Resolution) -> bool:
-        """Whether a record fits into the rest. Otherwise it is left out of the answer."""
+        """Count a record. Returns False if it does not fit into what is left: the answer leaves it out."""
         size = len(resolution.entry.answer.values)
         if size > self._left:
             self.left_out.append(f"{resolution.name.text[:100]}: more XML than is read for one name")
@@ -167,8 +167,8 @@ class PrefixChain:
     async def _recall_prefix(self, prefix: str, conditions: Conditions) -> PrefixRecord:
         """The record of a prefix, or its last "not found" if it cannot be verified now. Raises CouldNotVerify.
 
-        No answer says that the prefix does not exist, for which an expired "not found" would not do. The names under it
-        keep the target that they had.
+        An expired "not found" must not make an answer say that the prefix does not exist, and here none says it. The
+        names under the prefix keep their targets.
         """
         try:
             return await self.prefix_record(prefix, conditions)

@@ -84,7 +84,7 @@ class PreparedAnswers:
         stages = face.stages
         self._resolver = resolver
         self._pages = face.pages
-        self._redirect = face.redirects.plain
+        self._redirect = face.redirects.answer_plain
         self._clock = clock
         self._secret = secret
         self._admission = stages.admission

@@ -80,8 +80,11 @@ class Redirects:
         found = self._destinations.find_now(query)
         return None if found is None else self.reply(request, query.options, parameters, found)
 
-    def plain(self, found: Resolution) -> Reply | None:
-        """The redirect of a fresh record for requests that want no data, without freshness. None if it takes more."""
+    def answer_plain(self, found: Resolution) -> Reply | None:
+        """The redirect of a fresh record for requests that want no data, without the lines about freshness.
+
+        None if more than the record decides it.
+        """
         target = None if self._detours.makes_detours else self._destinations.read_target(found)
         # A prepared reply has the freshness of each second. A second one would take 4 us.
         return None if target is None else self._redirect_all(found, target, is_timed=False)
@@ -91,7 +94,7 @@ class Redirects:
         query = self.read_query(request, name, parameters)
         conditions = read_conditions(request, query.options, self._stages)
         found = await self._destinations.find(query, conditions)
-        contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
+        contact = await self._prepare_not_found(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         if found.kind is Kind.VALUES:
             name, for_others = found.chain.last.name, conditions_for_others(request)
             await asyncio.gather(
@@ -108,7 +111,7 @@ class Redirects:
         options = read_options(parameters)
         accept = options.media_type or request.header(b"accept")
         negotiation = negotiate(accept, request.header(b"accept-language"), is_browser(request.header(b"user-agent")))
-        describe_client = partial(self._client, request, options, negotiation)
+        describe_client = partial(self._describe_client, request, options, negotiation)
         return DestinationQuery(name, options, negotiation, describe_client, shows_alias=request.method != "POST")
 
     def reply(
@@ -127,7 +130,7 @@ class Redirects:
             return self._redirect(request, options, found, found.target, detour or NO_DETOUR)
         match found.kind:
             case Kind.ALIAS:
-                return self._alias(request, options, found)
+                return self._redirect_to_alias(request, options, found)
             case Kind.RECORD:
                 return self._api.answer_record(request, found.chain.resolutions[0], options, parameters)
             case Kind.LOCATIONS:
@@ -175,7 +178,7 @@ class Redirects:
         may_detour = self._detours.makes_detours and found.target is not None and options.media_type is None
         return may_detour and found.chain.last.allows_detour
 
-    def _client(self, request: Request, options: ResolveOptions, negotiation: Negotiation) -> Client:
+    def _describe_client(self, request: Request, options: ResolveOptions, negotiation: Negotiation) -> Client:
         host = request.client_address
         try:
             address = ip_address(host)
@@ -185,7 +188,7 @@ class Redirects:
         country = options.country or (None if find_country is None else find_country(host))
         return Client(address, country, self._chance(), negotiation)
 
-    def _alias(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
+    def _redirect_to_alias(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """The redirect from an alias to this resolver's own URL of its target name, with the same query."""
         chain, query = found.chain, b"?" + request.query if request.query else b""
         location = (b"location", request.url_of(chain.last.name).encode() + query)
@@ -201,18 +204,18 @@ class Redirects:
     def _now(self) -> int:
         return int(self._clock())
 
-    async def _find_help(self, request: Request, found: Destination) -> ReportContact:
-        """The contact for the not-found page, and meanwhile what its sections need, for people only."""
+    async def _prepare_not_found(self, request: Request, found: Destination) -> ReportContact:
+        """The contact for the not-found page. Meanwhile the sections of the page get what they need, for a person."""
         last, client = found.chain.last, client_of(request.client_address)
         only_cached = directives_of(request).only_if_cached
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
-            return await self._contact(request, found)
+            return await self._find_contact(request, found)
         async with asyncio.TaskGroup() as tasks:
             for section in self._name_pages.preparing:
                 tasks.create_task(section.prepare(last.name, client))
-            return await self._contact(request, found)
+            return await self._find_contact(request, found)
 
-    async def _contact(self, request: Request, found: Destination) -> ReportContact:
+    async def _find_contact(self, request: Request, found: Destination) -> ReportContact:
         """The contact who can correct a name that is not registered. Only a page shows it."""
         last = found.chain.last
         if wants_problem(request.header(b"accept")) or not last.name.is_doi or last.tombstone is not None:
