@@ -16,7 +16,7 @@ import pytest
 from doi_proxy.cache.store import StoreUnavailable
 from doi_proxy.errors import StoreError
 from doi_proxy.features.sqlite import file as file_module
-from doi_proxy.features.sqlite.file import exclusive_lock, mark_damaged
+from doi_proxy.features.sqlite.file import exclusive_lock, mark_damaged, open_to_read
 from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.store.stored_entry import STORE_FORMAT
 from tests.cache.entries import entry
@@ -237,6 +237,26 @@ async def test_a_store_that_is_a_folder_is_named_as_one(tmp_path: Path, clock: C
         async with opened(path, clock):
             pass
     assert list(path.iterdir()) == []
+
+
+async def test_a_store_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+    os.mkfifo(path)
+    with pytest.raises(StoreUnavailable, match="it is not a regular file"):
+        SqliteStore(path, clock=clock, max_bytes=1_000)
+    with pytest.raises(StoreUnavailable, match="it is not a regular file"):
+        open_to_read(path)
+
+
+async def test_a_store_that_is_a_link_is_read_and_the_file_to_name_is_told(tmp_path: Path, clock: Clock) -> None:
+    path, link = tmp_path / "store.sqlite3", tmp_path / "link"
+    await fill(path, clock)
+    link.symlink_to(path)
+    with pytest.raises(
+        StoreUnavailable, match=f"it is a symbolic link; name {re.escape(str(path))} itself in store_url"
+    ):
+        SqliteStore(link, clock=clock, max_bytes=1_000)
+    open_to_read(link).close()
 
 
 @pytest.mark.parametrize("tail", ["-wal", "-shm"])

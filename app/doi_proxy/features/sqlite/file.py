@@ -126,7 +126,8 @@ def prepare(
     with translate_open_errors(path, "for writing"):
         make_folders(path.parent)
         with exclusive_lock(path):
-            _refuse_folder(path)
+            _require_file(path)
+            _refuse_link(path)
             _refuse_tails(path)
             reason = _why_damaged(path, readers)
             if reason is not None:
@@ -148,10 +149,18 @@ def prepare(
                     connection.execute(f"PRAGMA user_version = {max(readers)}")
 
 
-def _refuse_folder(path: Path) -> None:
-    """SQLite says "disk I/O error" of a folder."""
+def _require_file(path: Path) -> None:
+    """SQLite says "disk I/O error" of a folder, and waits without end for what a pipe has to read."""
     if path.is_dir():
         raise IsADirectoryError("it is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise OSError("it is not a regular file; delete it, or name another file")
+
+
+def _refuse_link(path: Path) -> None:
+    """SQLite has its log beside the file that a link names, where this program does not look for it."""
+    if path.is_symlink():
+        raise OSError(f"it is a symbolic link; name {os.path.realpath(path)} itself in store_url")
 
 
 def _refuse_tails(path: Path) -> None:
@@ -169,7 +178,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     Raises StoreError, also for a damaged file. The file is not changed.
     """
     with translate_open_errors(path, "for reading"):
-        _refuse_folder(path)
+        _require_file(path)
         reason = _why_damaged(path)
         if reason is not None:
             raise StoreError(
