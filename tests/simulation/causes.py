@@ -13,6 +13,7 @@ NO_WAIT: Final = "a process waits for the query of another one only if that has 
 SLOW_UPSTREAM: Final = "a slow upstream is named only if it was slow"
 RATE: Final = 10.0
 BURST: Final = 50.0
+PLACES: Final = 16
 #: Seconds after a cause in which a failure may name it: failures are remembered for 15 s, an open breaker lasts 15 s
 #: and then sends one query that takes up to 8 s.
 AFTERMATH: Final = 60.0
@@ -40,7 +41,7 @@ _CAUSES: Final[Mapping[str, frozenset[str]]] = {
 _PAUSING: Final = frozenset({429, 503})
 #: Seconds within which each worker has found that a pause is over.
 _PAUSE_END: Final = 20.0
-#: A budget with so many tokens is not spent, whatever each worker holds and each query that never arrived took.
+#: A budget with so many tokens is not spent, whatever each worker holds and the queries of clients that left took.
 _PLENTY: Final = BURST / 5
 #: The same for lists, which leave half of it to people.
 _PLENTY_FOR_LISTS: Final = BURST / 2 + _PLENTY
@@ -71,12 +72,18 @@ class Causes:
             self._met[_PAUSE] = pause
             # Each worker empties the bucket when it finds that the pause is over.
             self.doubt(pause - now + _PAUSE_END)
+        if kind == "drop":
+            # Each query in flight may have been on its way to the upstream. It is sent again for another token.
+            self._spend(PLACES)
 
     def note_query(self) -> None:
         """A query arrived."""
+        self._spend(1)
+
+    def _spend(self, tokens: int) -> None:
         now = self._clock()
         since = max(self._tokens_at, self._unsure_until)
-        self._tokens = min(BURST, self._tokens + max(0.0, now - since) * RATE) - 1.0
+        self._tokens = min(BURST, self._tokens + max(0.0, now - since) * RATE) - tokens
         self._tokens_at = now
         if self._tokens < _PLENTY:
             self._scarce_until = now + (_PLENTY - self._tokens) / RATE

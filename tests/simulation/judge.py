@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from tests.fake_upstream import FakeUpstream, Fault
-from tests.simulation.causes import AFTERMATH, BURST, RATE, Causes
+from tests.simulation.causes import AFTERMATH, BURST, PLACES, RATE, Causes
 from tests.simulation.history import PATIENT, Request
 from tests.simulation.incidents import Incidents
 from tests.upstream.faults import Asked as Question
@@ -27,7 +27,6 @@ from tests.world.world import World
 CEILING: Final = 300.0
 NEGATIVE: Final = 60.0
 GRACE: Final = 900.0
-PLACES: Final = 16
 #: Seconds within which every request is answered: 8 for its queries, and what the writing takes.
 DEADLINE: Final = 9.0
 BUDGET: Final = "never more queries a second than the budget"

@@ -22,7 +22,7 @@ from warnings import catch_warnings, simplefilter
 from doi_proxy.features.valkey.scripts import SETTLING
 from tests.fake_upstream import EVERY_NAME
 from tests.simulation.bounds import Bounds
-from tests.simulation.causes import AFTERMATH, BURST, RATE
+from tests.simulation.causes import AFTERMATH, BURST, PLACES, RATE
 from tests.simulation.history import (
     ALIASES,
     ALL,
@@ -42,7 +42,6 @@ from tests.simulation.judge import (
     DEADLINE,
     GRACE,
     NEGATIVE,
-    PLACES,
     Broken,
     Judge,
     Told,

@@ -67,3 +67,15 @@ def test_what_a_step_is_named_after_happens(kind: str, step: Step, fits: Callabl
     assert outcome.happened[kind] == 1
     assert outcome.statuses[302] >= 3 * CLIENTS
     assert outcome.rows == ({"resolved": 20, "not_a_doi": 1} if kind == "list" else {})
+
+
+def test_queries_that_a_drop_has_lost_have_spent_tokens() -> None:
+    requests = [Request(number % CLIENTS, name) for number, name in enumerate(NAMES[:190])]
+    # The drop meets queries that are on their way, on connections of the first step.
+    steps = [
+        Step("ask", 10.0, {"requests": requests[:40]}),
+        Step("ask", 0.0, {"requests": requests[40:]}),
+        Step("drop", 10.0),
+    ]
+    outcome = play(_find_seed(lambda setup: setup.processes == 1), steps)
+    assert outcome.statuses[503] > 0
