@@ -596,9 +596,10 @@ def test_what_a_query_waits_for_is_named_as_its_cause(seconds: float, prefixes: 
             for number in range(180):
                 queries.create_task(query(number))
             await asyncio.sleep(10.0)
-            numbers = budget.describe()
+            numbers = [budget.describe(refusal) for refusal in (PlacesFull(), BudgetSpent())]
             tokens = budget.tokens
-        assert numbers.startswith("3 of 3 queries are in flight") and numbers.endswith("and no token is missing")
+        assert all(line.startswith("3 of 3 queries are in flight") for line in numbers)
+        assert [line.rpartition(", and ")[2] for line in numbers] == ["no token is missing", "no token is left"]
         return refusals, tokens
 
     refusals, tokens = run_virtually(resolve())

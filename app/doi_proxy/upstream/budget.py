@@ -185,9 +185,10 @@ class Budget:
         """Clients that have a person's query waiting."""
         return self._people.clients_waiting
 
-    def describe(self) -> str:
-        """The places, the tokens and the queries that wait, for the log."""
-        tokens = "no token is missing" if self.tokens >= 1.0 else "no token is left"
+    def describe(self, refusal: errors.NotAdmitted) -> str:
+        """The places, the tokens and the queries that wait at a refusal, for the log."""
+        # `tokens` may have changed since the query was refused.
+        tokens = "no token is left" if isinstance(refusal, errors.BudgetSpent) else "no token is missing"
         slow = self.slow_in_flight
         how_long = f", {slow} of them for more than {SLOW_AFTER:g} s" if slow else ""
         return f"{self.in_flight} of {self.places} queries are in flight{how_long}, {self.waiting} wait, and {tokens}"

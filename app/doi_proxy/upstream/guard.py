@@ -201,7 +201,7 @@ class Guard:
                 # The queries that waited while an outage or a pause began took the tokens, and none was sent.
                 await self._refuse()
                 if priority is Priority.PERSON:
-                    self.budget.log.refusal(error, self.budget.describe())
+                    self.budget.log.refusal(error, self.budget.describe(error))
             raise
 
     async def _refuse(self) -> None:
