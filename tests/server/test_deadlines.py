@@ -83,6 +83,20 @@ async def test_a_client_that_does_not_read_gives_way_at_the_cap() -> None:
         assert server.connections.closed[Reason.CAP] == 1
 
 
+async def test_a_request_without_its_body_that_gives_way_gets_503_and_is_closed_at_once() -> None:
+    async with served(max_connections=1) as server:
+        reader, writer = await server.connect()
+        writer.write(
+            b"POST /api/parse HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+        )
+        await asyncio.sleep(5)
+        assert statuses(await server.exchange(LAST, client="198.51.100.7")) == [302]
+        # Its client has not ended its side.
+        await asyncio.sleep(0.01)
+        assert server.connections.closed[Reason.CAP] == 1
+        assert statuses(await reader.read()) == [503]
+
+
 async def test_malformed_requests_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async with served() as server:
         for _ in range(50):

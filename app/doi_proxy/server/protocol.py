@@ -433,6 +433,8 @@ class ServerProtocol(HttpToolsProtocol):
         elif reason is Reason.CAP and not self._is_answered():
             # A front proxy would take a connection that ends without an answer for a failure of this server.
             self._refuse(503, _NO_ROOM, reason)
+            # Another connection has its place. If its client did not end its side, the descriptor would stay open.
+            self.transport.close()
         elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._stream.head_bytes):
             self._refuse(408, _TOO_LATE, reason)
         else:
