@@ -355,8 +355,9 @@ def test_the_release_page_writes_the_version_of_a_release_and_then_of_the_next_o
     shutil.copytree(ROOT / "config", tmp_path / "config")
     for name in VERSIONED:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        text = (ROOT / name).read_text(encoding="utf-8")
-        (tmp_path / name).write_text(text.replace(VERSION, "1.0.0.dev"), encoding="utf-8")
+        text = (ROOT / name).read_text(encoding="utf-8").replace(VERSION, "1.0.0.dev")
+        # The line of the chart's own version, which is without the end.
+        (tmp_path / name).write_text(re.sub("^version: .+$", "version: 1.0.0", text, flags=re.M), encoding="utf-8")
     subprocess.run("git init --quiet && git add --all", shell=True, cwd=tmp_path, check=True)
     release, *following = re.findall(r"^ +(sed -i .*)$", page, re.MULTILINE)
     for commands, version in (([release], "1.0.0"), (following, "1.1.0.dev")):
