@@ -94,4 +94,5 @@ class Proxy(Service):
 
 
 def _is_installed(name: str) -> bool:
-    return name in Settings.model_fields if "." not in name else find_spec(name.rpartition(".")[0]) is not None
+    """Whether there is a setting, or the folder with the module of a constant. A module of no folder is an error."""
+    return name in Settings.model_fields if "." not in name else find_spec(name.rsplit(".", 2)[0]) is not None
