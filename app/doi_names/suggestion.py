@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
+from doi_names.code_point import first_not_graphic
 from doi_names.name import HandleName
 from doi_names.presentation import read_typed
 from doi_names.repair import exploration
@@ -92,7 +93,10 @@ def read_and_suggest(
 def read_excerpt(text: str, before: str, after: str) -> tuple[Reading | None, tuple[Suggestion, ...]]:
     """The likeliest reading of a part of a text, and what else it may be. `before` and `after` are around the part."""
     result = _read(text, _read_one(text), frozenset(), before, after)
-    return result.reading, () if result.reading is None else result.suggest(result.reading.name)
+    # A part that no repair makes a DOI name can still be a handle, with code points that a DOI name must not contain.
+    if result.reading is None or first_not_graphic(result.reading.name.text):
+        return None, ()
+    return result.reading, result.suggest(result.reading.name)
 
 
 @dataclass(frozen=True, slots=True)

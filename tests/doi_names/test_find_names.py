@@ -86,3 +86,8 @@ def test_the_borders_of_pieces_do_not_matter() -> None:
 def test_a_long_word_is_cut_and_its_rest_is_not_a_name() -> None:
     (found,) = find_names("10.1000/" + "a" * 3 * MAX_NAME_CHARACTERS)
     assert (found.start, found.end) == (0, MAX_NAME_CHARACTERS)
+
+
+def test_a_handle_with_an_unassigned_code_point_is_not_found_as_a_doi_name() -> None:
+    assert find_names("see 10.\u05ec/)") == []
+    assert [one.name.text for one in find_names("see 10.1000/a\u05ec")] == ["10.1000/a"]
