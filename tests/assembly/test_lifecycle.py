@@ -30,6 +30,20 @@ def test_a_reload_changes_reloadable_settings_alone() -> None:
     assert (merged.log_level, merged.port) == ("debug", BEFORE.port)
 
 
+def test_a_reload_counts_as_set_what_is_set_in_the_new_sources_or_was_at_the_start() -> None:
+    before = Settings(store_url="memory:", log_level="debug", port=8001)
+    fresh = Settings(store_url="memory:", branding_name="Library", host="::1")
+    expected = {"store_url", "port", "branding_name"}
+    assert "host" not in Settings.reloadable() and {"log_level", "branding_name"} <= Settings.reloadable()
+    merged = merge(before, fresh)
+    assert merged.model_fields_set == expected
+    assert merged == Settings(store_url="memory:", branding_name="Library", port=8001)
+    lifecycle = Lifecycle(before)
+    lifecycle.on_reload(refuse, "branding_name")
+    lifecycle.reload(fresh)
+    assert lifecycle.settings.model_fields_set == expected - {"branding_name"}
+
+
 def test_each_part_gets_the_settings_in_force_at_each_reload() -> None:
     lifecycle, levels = Lifecycle(BEFORE), list[str]()
     lifecycle.on_reload(lambda settings: levels.append(settings.log_level), "log_level")

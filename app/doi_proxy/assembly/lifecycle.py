@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -102,7 +102,7 @@ class Lifecycle:
                 )
                 unchanged |= part.names
                 self.reload_failed = True
-        self.settings = after.model_copy(update={name: getattr(before, name) for name in unchanged})
+        self.settings = _replace(after, before, unchanged)
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -122,7 +122,15 @@ async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 def merge(in_force: Settings, fresh: Settings) -> Settings:
     """The settings in force with the reloadable ones from `fresh`."""
-    return in_force.model_copy(update={name: getattr(fresh, name) for name in in_force.reloadable()})
+    return _replace(in_force, fresh, in_force.reloadable())
+
+
+def _replace(settings: Settings, others: Settings, names: Set[str]) -> Settings:
+    """The settings with those of `names` from others. Each counts as set if it does where it comes from."""
+    # model_copy counts all that it replaces as set, and `find_deprecated` would warn of them.
+    is_set = settings.model_fields_set - names | others.model_fields_set & names
+    values = dict(settings) | {name: getattr(others, name) for name in names}
+    return Settings.model_construct(_fields_set=is_set, **values)
 
 
 def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings | None:
