@@ -85,6 +85,10 @@ def test_a_single_failure_writes_nothing(written: Written) -> None:
         ("Hostname mismatch, certificate is not valid for 'x'", "correct the address"),
         ("IP address mismatch, certificate is not valid for '127.0.0.1'", "correct the address"),
         ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "correct the address"),
+        (
+            "ProxyError: the egress proxy out.example:80 cannot be reached: [SSL: WRONG_VERSION_NUMBER] wrong",
+            "correct HTTPS_PROXY",
+        ),
         ("Connect call failed ('127.0.0.1', 9)", "correct the address"),
         ("[Errno -3] Temporary failure in name resolution", "check the DNS of this machine"),
         ("[Errno -2] Name or service not known", "correct the address"),
