@@ -67,14 +67,19 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def add_event(events: Iterable[Event], new: Event) -> list[Event]:
-    """The events with another one, oldest first, at most MAX_EVENTS. Another report of a known event changes that."""
-    kept = list[Event]()
+    """The events with another one, at most MAX_EVENTS. Another report of a known event changes that in its place.
+
+    They are in the order of their first reports, not of their times: after the clock was set back, the newest event has
+    the earliest time, and would be dropped at once.
+    """
+    kept, place = list[Event](), MAX_EVENTS
     for event in events:
         if _is_same(event, new):
-            new = _join(event, new)
+            new, place = _join(event, new), min(place, len(kept))
         else:
             kept.append(event)
-    return sorted([*kept, new], key=lambda event: event.at)[-MAX_EVENTS:]
+    kept.insert(place, new)
+    return kept[-MAX_EVENTS:]
 
 
 def _is_same(event: Event, new: Event) -> bool:
@@ -148,7 +153,7 @@ class EventLog:
         self._change(lambda events: [*known, *events][-MAX_EVENTS:])
 
     def read(self) -> list[Event]:
-        """The events, oldest first."""
+        """The events, in the order of their first reports."""
         return _read(self._memory.read())
 
     def _change(self, change: Callable[[list[Event]], list[Event]]) -> None:

@@ -63,6 +63,22 @@ def test_the_oldest_are_dropped() -> None:
     assert events[0].at == 500
 
 
+def test_an_event_after_the_clock_was_set_back_is_the_newest() -> None:
+    before = [Event("reload", 1_000 + 100 * number) for number in range(MAX_EVENTS)]
+    events = fold(*before, Event("outage", 500, detail="doi.org"), Event("outage", 500, 560, "doi.org"))
+    assert events == [*before[1:], Event("outage", 500, 560, "doi.org")]
+
+
+def test_another_report_of_an_event_leaves_it_in_its_place() -> None:
+    outage, ended = Event("outage", 100, detail="doi.org"), Event("outage", 100, 400, "doi.org")
+    assert fold(outage, Event("reload", 200), ended) == [ended, Event("reload", 200)]
+
+
+def test_outages_in_any_order_have_the_same_sum() -> None:
+    late, early = Event("outage", 110, 125, "b"), Event("outage", 100, 120, "a")
+    assert sum_outages(fold(late, early), 0.0, 500.0) == sum_outages(fold(early, late), 0.0, 500.0) == 25.0
+
+
 def test_workers_share_them(tmp_path: Path) -> None:
     memory = SharedMemory(tmp_path / "lock")
     one, other = EventLog(memory), EventLog(memory)

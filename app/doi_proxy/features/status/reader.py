@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from doi_proxy.errors import NotInBundle, PrefixDenied
@@ -227,7 +227,7 @@ class StatusReader:
 def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
     """The seconds between two times in which an upstream was down. Two outages at the same time count as one."""
     seconds, reached = 0.0, begin
-    for event in events:
+    for event in sorted(events, key=attrgetter("at")):
         if event.kind == "outage":
             until = min(end, end if event.until is None else event.until)
             seconds += max(0.0, until - max(reached, event.at))
