@@ -58,6 +58,8 @@ _ANNOUNCED: Final = 2.0
 _REPEATED: Final = 1.0
 #: Seconds after which an answer is in the file of the store.
 WRITE_SECONDS: Final = 2.0
+#: The end of the line about a damaged file that was renamed.
+_RENAMED: Final = "and an empty store was created."
 #: Seconds between an upstream's word and the time that the program notes for it.
 _ON_THE_WAY: Final = 10.0
 #: How far the clock may be set back with the entries kept.
@@ -224,6 +226,8 @@ class Judge:
     _dropped_until: float = -inf
     #: The virtual time at which the store lost its data.
     _lost_at: float = -inf
+    #: How many lines of the log were searched for a damaged file.
+    _lines_read: int = 0
     #: The seconds between the virtual time and the time of the day, and since when.
     _offsets: list[tuple[float, float]] = field(default_factory=list)
     _digest: Any = field(default_factory=hashlib.sha256)
@@ -274,6 +278,11 @@ class Judge:
         """Read the log. While the store fails, each worker has a share of the budget."""
         if self.unwritten_since < inf:
             self.causes.doubt()
+        if any(line.endswith(_RENAMED) for line in self.world.log[self._lines_read :]):
+            # A start finds damage of a page that no process had read. The empty file gets what the living workers have
+            # in memory, and nothing else.
+            self._known = {name: known for name, known in self._known.items() if self._worker[name] != NO_WORKER}
+        self._lines_read = len(self.world.log)
         self.incidents.read(self.world.log, self.world.loop.time())
 
     # The clients' side
@@ -447,6 +456,7 @@ class Judge:
 
     def check_known(self, name: str, client: int, failure: str, began: float) -> None:
         """Judge a failure: what was answered before the request began is answered again."""
+        self._look()
         key, now = name.upper(), self.world.now()
         known = self._known.get(key, _NOTHING)
         if not (known.at - _SKEW <= now <= known.ends - _ON_THE_WAY and 0.0 < known.known_at < began - _ROUNDING):

@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from tests.fake_upstream import EVERY_NAME
 from tests.simulation.__main__ import find_failure
 from tests.simulation.history import CLIENTS, NAMES, NOT_A_NAME, Request, Setup, Step, draw_history, draw_setup
 from tests.simulation.play import play
@@ -79,3 +80,12 @@ def test_queries_that_a_drop_has_lost_have_spent_tokens() -> None:
     ]
     outcome = play(_find_seed(lambda setup: setup.processes == 1), steps)
     assert outcome.statuses[503] > 0
+
+
+def test_what_a_file_had_is_lost_if_a_start_finds_its_damage() -> None:
+    # The total of the registry records, which no request reads.
+    damage = Step("damage", 15.0, {"byte": 10 * 4096})
+    fail = Step("fail", 0.0, {"name": EVERY_NAME, "kind": "status", "count": None, "options": {"status": 403}})
+    seed = _find_seed(lambda setup: setup.store == "file" and setup.processes == 1)
+    outcome = play(seed, [damage, _ASK, Step("wait", 5.0), Step("restart", 0.0), fail, _ASK])
+    assert outcome.statuses[502] >= CLIENTS
