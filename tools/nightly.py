@@ -207,6 +207,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="leave out parts that do not fit")
     parser.add_argument("--jobs", type=int, default=1, help="parts at a time, of those that may run beside others")
     options = parser.parse_args()
+    if options.jobs < 1:
+        parser.error("--jobs needs at least 1")
     if unknown := set(options.part) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     base = find_base()
