@@ -22,6 +22,7 @@ from doi_proxy.errors import (
     CouldNotVerify,
     InvalidAnswer,
     PageAnswer,
+    StoreError,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -34,6 +35,7 @@ from doi_proxy.resolver.resolution import Origin, Resolution, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.source import Priority
+from handle_protocol.answer import Answer, ResponseCode
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
@@ -588,6 +590,27 @@ class TestSharedStore:
             await other.cached()
             await other.cache.flush()
             bench.upstream.drop_connections()
+            assert target(await waiting) == OLD
+
+    async def test_an_expired_not_found_that_the_first_read_missed_is_not_the_answer_of_another_process(self) -> None:
+        class Server(MemoryStore):
+            reads = 0
+
+            async def get(self, key: str) -> Entry | None:
+                self.reads += 1
+                if self.reads == 1:
+                    raise StoreError("The store is slow.")
+                return await super().get(key)
+
+        prefix = HandleName("10.5555")
+        async with running(owner="two", patience=usual_timeouts(lease=30, query=8, poll=0.05)) as bench:
+            bench.upstream.put(prefix.text, url=OLD)
+            bench.cache.store = store = Server(10_000, clock=bench.clock)
+            await store.put(USUAL.entry(prefix.key, Answer(ResponseCode.HANDLE_NOT_FOUND), bench.clock() - 3_600))
+            assert await store.lease(prefix.key, "one", 30)
+            waiting = asyncio.create_task(bench.ask(prefix))
+            await asyncio.sleep(1)
+            await store.release(prefix.key, "one")
             assert target(await waiting) == OLD
 
     async def test_a_process_that_stood_still_answers_with_what_another_one_has_stored_meanwhile(self) -> None:

@@ -157,7 +157,8 @@ class Fetcher:
         """Whether another process has stored an answer, in place of `previous`, that meets the conditions."""
         # The clocks of hosts differ, so times are compared for equality only.
         is_other = previous is None or entry.fetched_at != previous.fetched_at
-        return is_other and self._proofs.satisfy(entry, conditions)
+        # The first read may have missed a "not found" that the store keeps past its TTL.
+        return is_other and entry.is_usable(self._clock()) and self._proofs.satisfy(entry, conditions)
 
     def _is_fresh_answer(self, entry: Entry, previous: Entry | None, conditions: Conditions) -> bool:
         return self._is_answer(entry, previous, conditions) and entry.is_fresh(self._clock())
