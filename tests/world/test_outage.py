@@ -125,6 +125,17 @@ def test_a_name_whose_prefix_has_no_record_keeps_its_target_after_a_restart(tmp_
                 assert world.get("/10.1000", client).status in (502, 503)
 
 
+def test_a_store_that_begins_to_hang_delays_the_target_of_a_name_without_a_prefix_record_by_half_a_second() -> None:
+    with World(store_url=URL) as world:
+        world.upstream.put(NAME, url=TARGET)
+        assert world.get(f"/{NAME}", accept=BIBTEX).location == TARGET
+        world.sleep(150)
+        world.upstream.fault(EVERY_NAME, "hang")
+        world.loop.call_later(REQUEST_SECONDS - 0.05, world.valkey.hang)
+        known = world.get(f"/{NAME}", accept=BIBTEX)
+        assert (known.location, round(known.seconds, 3)) == (TARGET, REQUEST_SECONDS + LATE_SECONDS)
+
+
 @pytest.mark.parametrize("query", ["", "?auth"])
 def test_a_store_that_hangs_with_the_upstream_delays_a_refusal_by_half_a_second(query: str) -> None:
     with World(store_url=URL) as world:

@@ -176,11 +176,14 @@ class Resolver:
 
         It does not say that the name does not exist.
         """
-        with suppress(TimeoutError):
-            async with _until_refused(conditions):
-                entry = await self.cache.get(name.key)
-                if entry is not None and entry.is_negative and entry.is_kept(self._clock()):
-                    return Resolution(name, entry, Origin.STALE)
+        # `resolve` has just read the store, and memory has what it found.
+        entry = self.peek(name.key)
+        if entry is None:
+            with suppress(TimeoutError):
+                async with _until_refused(conditions):
+                    entry = await self.cache.get(name.key)
+        if entry is not None and entry.is_negative and entry.is_kept(self._clock()):
+            return Resolution(name, entry, Origin.STALE)
         return None
 
     def find_refusal(self, name: HandleName) -> Refusal | None:
