@@ -56,10 +56,7 @@ class Seed(Service):
                     if entry is not None and entry.is_usable(now) and entry.is_confirmed:
                         known += 1
                         continue
-                    fresh_until = min(item.fresh_until, now + self._negative_ttl) if item.is_negative else now
-                    fetched_at, stale_until = min(item.fetched_at, now), now + self._grace
-                    expired = replace(item, fetched_at=fetched_at, fresh_until=fresh_until, stale_until=stale_until)
-                    await self._cache.put(expired)
+                    await self._cache.put(self._expire(item, now))
                     loaded += 1
                     if loaded % _BATCH == 0:
                         # A store has a bounded queue of writes, and refuses those that come faster than it writes.
@@ -67,3 +64,12 @@ class Seed(Service):
         if refused > MAX_NAMED:
             log.warning("%s: %s lines are left out", self._path, refused)
         log.info("%s: %s records loaded, %s were in the cache already", self._path, loaded, known)
+
+    def _expire(self, entry: Entry, now: float) -> Entry:
+        fetched_at, ends = min(entry.fetched_at, now), now + self._grace
+        if not entry.is_negative:
+            return replace(entry, fetched_at=fetched_at, fresh_until=now, stale_until=ends)
+        fresh_until = min(entry.fresh_until, now + self._negative_ttl)
+        # Of what is missing, only a prefix is kept for longer than it is served; see TtlPolicy.
+        stale_until = fresh_until if "/" in entry.key else ends
+        return replace(entry, fetched_at=fetched_at, fresh_until=fresh_until, stale_until=stale_until)
