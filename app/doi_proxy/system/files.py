@@ -225,20 +225,16 @@ def create_beside(path: Path) -> None:
     """
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    _create_missing(path)
+    create_file(path)
     _require_regular(path, path.lstat(), None)
 
 
 def create_file(path: Path) -> None:
-    """Create a file that an operator has configured, with mode 0600. A symbolic link is followed. Raises OSError.
+    """Create a file with mode 0600 if it is missing. A symbolic link is not followed. Raises OSError.
 
     A file that is there is not opened. To close it would release the locks that SQLite holds on it in this process
     (sqlite.org, howtocorrupt.html, section 2.2). Another process would then delete the write-ahead log that is in use.
     """
-    _create_missing(path.resolve())
-
-
-def _create_missing(path: Path) -> None:
     with suppress(FileExistsError):
         os.close(_open_new(path, os.O_RDONLY))
 
