@@ -72,7 +72,10 @@ class Explanation:
 
 
 class Admission:
-    """Which requests of which clients are answered: by this class, all. The methods are called in the event loop."""
+    """Which requests of which clients are answered. This class admits every client.
+
+    The methods are called in the event loop.
+    """
 
     #: Whether every client is admitted now. Then `admit` and `passes` need not be called.
     admits_all: bool = True
@@ -104,7 +107,7 @@ class Admission:
 
 
 class Encoder:
-    """Answers in the form that a client accepts: by this class, as they are.
+    """Answers in the form that a client accepts. This class leaves them as they are.
 
     The methods without I/O are called in the event loop.
     """
@@ -193,7 +196,7 @@ class Stage:
 class Stages:
     """What all features add. A field is named after a member of a class above. A method that no feature has is None."""
 
-    #: Of these three, and of `country` and `record_headers`, one feature at most adds each.
+    #: At most one feature adds each of these three, and at most one adds `country` or `record_headers`.
     admission: Admission
     encoder: Encoder
     #: The stage that overrides `find_detour`.
