@@ -215,8 +215,9 @@ async def test_a_collector_that_fails_is_logged_once_and_so_is_its_return() -> N
         collector.status = 200
         assert exporter.export(()) is SpanExportResult.SUCCESS
         exporter.shutdown()
-    failed, works = lines
     host = collector.url.split("/")[2]
+    # On a busy machine, a collector of an earlier test can fail only now.
+    failed, works = (line for line in lines if host in line)
     assert failed.startswith(f"the collector of traces at {host} does not take spans, which are dropped: ")
     assert "400" in failed
     assert works == f"the collector of traces at {host} takes spans again"
