@@ -47,7 +47,7 @@ _LISTED: Final = {
     (4, None): _UNREADABLE,
     (100, None): _UNREADABLE,
     (100, 102): "A handle that is empty, not UTF-8 or has control characters is code 102",
-    (501, 500): "A session that does not exist is code 500",
+    (501, 500): "Every session is unknown, which is code 500",
 }
 _DEVIATIONS: Final = Path(__file__).parents[3] / "docs/deviations.md"
 
