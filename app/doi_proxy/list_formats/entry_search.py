@@ -20,6 +20,7 @@ MAX_NAMES: Final = 100
 _MAX_DERIVED_CHARACTERS: Final = 2_048
 #: The rule of a name that stands in a field for something else.
 _OTHER_FIELD: Final = "other-field"
+_LAST_NAME: Final = f"Of one entry, at most {MAX_NAMES} names are read."
 
 
 def expand(items: Iterable[lines.ReadItem]) -> Iterator[list[lines.Item]]:
@@ -43,7 +44,9 @@ def _search_field(entry: lines.SearchedEntry) -> Iterator[list[lines.Item]]:
         items += [_item(entry, field, name) for name in names if name.confidence != "doubtful"]
         yield []
     distinct = {item.found.name.key for item in items if isinstance(item, lines.ListItem) and item.found is not None}
-    yield items[:MAX_NAMES] if len(distinct) > 1 else [entry.without] if entry.without is not None else []
+    if len(items) > MAX_NAMES:
+        items[MAX_NAMES - 1 :] = [msgspec.structs.replace(items[MAX_NAMES - 1], note=_LAST_NAME)]
+    yield items if len(distinct) > 1 else [entry.without] if entry.without is not None else []
 
 
 def _search(entry: lines.SearchedEntry) -> Iterator[list[lines.Item]]:
@@ -60,9 +63,10 @@ def _search(entry: lines.SearchedEntry) -> Iterator[list[lines.Item]]:
                 if name.confidence == "doubtful" or name.name.key in seen or len(seen) >= MAX_NAMES:
                     continue
                 seen.add(name.name.key)
+                where = f"Found in the field “{field.name}”.{entry.note}"
                 is_sure = name.confidence in ("literal", "sure")
                 known = replace(name, confidence="likely", rule=name.rule or _OTHER_FIELD) if is_sure else name
-                group.append(_item(entry, field, known, f"Found in the field “{field.name}”."))
+                group.append(_item(entry, field, known, where if len(seen) < MAX_NAMES else f"{where} {_LAST_NAME}"))
             yield group
     if not seen and entry.without is not None:
         yield [_derive(entry, entry.without)]

@@ -133,6 +133,11 @@ class GuessedReader:
         self._head = b""
 
     @property
+    def column(self) -> str:
+        """See ListReader."""
+        return "" if self._reader is None else self._reader.column
+
+    @property
     def lines(self) -> int:
         """See ListReader."""
         return 0 if self._reader is None else self._reader.lines

@@ -74,7 +74,7 @@ class JsonLinesReader(LinesReader):
 
     def _read_line(self, line: Line, text: str) -> ReadItem:
         return read_json_item(
-            line.data, line.number, "Line", (self._column, self._echo), keeps_entry=self.keeps_entries
+            line.data, line.number, "Line", (self._wanted, self._echo), keeps_entry=self.keeps_entries
         )
 
 
@@ -82,6 +82,7 @@ class JsonListReader:
     """Reads an array, value by value, also one inside an object. The values of one array need not be of one kind."""
 
     lines = 0
+    column = ""
 
     def __init__(self, max_item_bytes: int, column: str | None = None, echo: str | None = None) -> None:
         self.keeps_entries = False
@@ -297,8 +298,8 @@ def _find_key(value: dict[str, Any]) -> str | None:
     """The citation key or the identifier of a work."""
     for name in _KEYS:
         key = value.get(name)
-        if isinstance(key, str) and 0 < len(key) <= MAX_EXCERPT:
-            return key
+        if isinstance(key, (str, int)) and not isinstance(key, bool) and 0 < len(str(key)) <= MAX_EXCERPT:
+            return str(key)
     return None
 
 

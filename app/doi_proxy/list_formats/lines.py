@@ -92,7 +92,7 @@ class SearchedField(msgspec.Struct, frozen=True, gc=False):
 class SearchedEntry(msgspec.Struct, frozen=True, gc=False):
     """Fields that are searched for names, and what stands for them if there is none. See entry_search.
 
-    If it `is_field`, it is one field of names that can have several.
+    If it `is_field`, it is one field of names that can have several. `note` is what a row of its names says too.
     """
 
     fields: tuple[SearchedField, ...]
@@ -101,6 +101,7 @@ class SearchedEntry(msgspec.Struct, frozen=True, gc=False):
     echo: Scalar = None
     entry: str = ""
     is_field: bool = False
+    note: str = ""
 
 
 #: What a reader returns.
@@ -125,6 +126,10 @@ class ListReader(Protocol):
 
     #: Whether items have the reference that they are a part of.
     keeps_entries: bool
+
+    @property
+    def column(self) -> str:
+        """The column of a table that is read, as people name it. "" in other formats, and before the first record."""
 
     @property
     def lines(self) -> int:
@@ -228,10 +233,11 @@ class LineReader:
     def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
         """`column` and `echo` are columns of CSV, or members of JSON objects. Other formats have none."""
         self._max_line_bytes = max_line_bytes
-        self._column = column
+        self._wanted = column
         self._echo = echo
         self._lines = LineCutter(max_line_bytes)
         self.keeps_entries = False
+        self.column = ""
 
     @property
     def lines(self) -> int:

@@ -95,6 +95,8 @@ class ListParser:
 
     def __init__(self, source: ListSource) -> None:
         self._source = source
+        #: What was read: entries, of which each has a row or more. An entry of a text is one name.
+        self.entries = 0
         self._reader: lines.ListReader = self._choose_reader()
         self._reader.keeps_entries = source.keeps_entries
         self._utf8 = Utf8Stream()
@@ -105,7 +107,7 @@ class ListParser:
         """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""
         try:
             for piece in (data,) if self._gunzip is None else self._gunzip.feed(data):
-                yield from expand(self._reader.feed(self._utf8.feed(piece)))
+                yield from expand(self._count(self._reader.feed(self._utf8.feed(piece))))
         except UnreadableList as error:
             raise self._failure(error) from error
 
@@ -114,10 +116,20 @@ class ListParser:
         try:
             if self._gunzip is not None:
                 self._gunzip.end()
-            yield from expand(self._reader.feed(self._utf8.end()))
-            yield from expand(self._reader.end())
+            yield from expand(self._count(self._reader.feed(self._utf8.end())))
+            yield from expand(self._count(self._reader.end()))
         except UnreadableList as error:
             raise self._failure(error) from error
+
+    @property
+    def column(self) -> str:
+        """See ListReader."""
+        return self._reader.column
+
+    def _count(self, items: list[lines.ReadItem]) -> list[lines.ReadItem]:
+        # What stands for nothing else is a further field of its entry.
+        self.entries += sum(not isinstance(item, lines.SearchedEntry) or item.without is not None for item in items)
+        return items
 
     def _choose_reader(self) -> lines.ListReader:
         if self._source.extracts:
@@ -144,13 +156,18 @@ def read_items(source: ListSource) -> Iterator[lines.Item]:
         yield from items
 
 
-async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[lines.Item]]:
-    """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError."""
+async def stream_items(
+    source: ListSource, stop: asyncio.Event, parser: ListParser | None = None
+) -> AsyncGenerator[list[lines.Item]]:
+    """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError.
+
+    A caller that passes a new `parser` of the list can ask it afterwards what was read.
+    """
     if source.is_document:
         async for items in _stream_document(source, stop):
             yield items
         return
-    parser = ListParser(source)
+    parser = parser or ListParser(source)
     async for data in _read_pieces(source, stop):
         for items in parser.feed(data):
             yield items

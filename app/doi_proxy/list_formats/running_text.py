@@ -13,6 +13,8 @@ from doi_proxy.list_formats.lines import ListItem, ReadItem
 class RunningTextReader:
     """Every name in a text, in its order. See ListReader."""
 
+    column = ""
+
     def __init__(self) -> None:
         self.keeps_entries = False
         self._decoder = open_decoder()

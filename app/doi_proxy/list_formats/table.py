@@ -1,6 +1,7 @@
-"""Reads CSV (RFC 4180), also with `;` or a tab as the separator. The first record has the names of the columns.
+"""Reads CSV (RFC 4180), also with `;` or a tab as the separator.
 
-A first line `sep=;` names the separator, as spreadsheets write it.
+The first record has the names of the columns, unless it has a DOI: then it is a row as the others are. A first line
+`sep=;` names the separator, as spreadsheets write it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import csv
 import re
 from typing import Final
+
+import msgspec
 
 from doi_proxy.errors import UnreadableList
 from doi_proxy.list_formats.lines import (
@@ -33,8 +36,10 @@ DOI_COLUMN: Final = "doi"
 #: Else the first whose name has this word, or is the tag of Web of Science: "DOI Link", "Article DOI", "DI".
 _DOI_WORD: Final = re.compile(r"(?:^|.*[^a-z])doi(?:[^a-z]|$)|di$", re.IGNORECASE | re.ASCII | re.DOTALL)
 _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
-#: What makes a cell of a spreadsheet a text or a link: '10.1000/182, ="10.1000/182".
-_FORMULA: Final = re.compile(r"""\s*(?:=\s*(?:HYPERLINK\(\s*)?"([^"]*)".*|'(.*))""", re.IGNORECASE | re.DOTALL)
+#: The beginning of a DOI name in a cell, also in a URL that escapes its slash.
+_NAME: Final = re.compile(r"10\.[0-9]{4,9}[0-9.]{0,40}(?:/|%2f)", re.IGNORECASE | re.ASCII)
+#: A text inside a formula: ="10.1000/182", =HYPERLINK("https://doi.org/10.1000/182";"10.1000/182").
+_FORMULA_TEXT: Final = re.compile(r'"([^"]*)"')
 _SEPARATORS: Final = (",", ";", "\t")
 #: Column names in a message, and characters of each.
 _MESSAGE_COLUMNS: Final = 10
@@ -55,6 +60,9 @@ class ColumnReader(LineReader):
         self._index = self._echo_index = -1
         #: The names of the columns. Empty before the first record.
         self._names: list[str] = []
+        #: What the first row says, and what each row of a table says of which no column has the names.
+        self._note: str | None = None
+        self._search_note = ""
         self._line = Line(0, b"")
         self._cited: list[int] = []
         #: The lines of a record with an open quote, its first line, and its characters.
@@ -127,34 +135,48 @@ class ColumnReader(LineReader):
             if is_head:
                 raise UnreadableList(message) from error
             return [UnreadableItem(record[:MAX_EXCERPT], self._opened_at, message)]
-        if is_head:
-            self._read_head(cells)
+        if is_head and self._read_head(cells):
             return []
-        return [self._read_record(cells)]
+        item = self._read_record(cells)
+        if self._note is not None and isinstance(item, ListItem):
+            item = msgspec.structs.replace(item, note=" ".join(filter(None, (item.note, self._note))))
+            self._note = None
+        return [item]
 
-    def _read_head(self, cells: list[str]) -> None:
+    def _read_head(self, cells: list[str]) -> bool:
+        """Find the columns by the first record. Returns whether it is a heading."""
         self._names = [name.strip() for name in cells] or [""]
-        if self._column is not None:
-            self._index = self._find_column(self._column)
+        folded = [name.casefold() for name in self._names]
+        first = next((at for at, cell in enumerate(cells) if _NAME.search(cell)), -1)
+        has_heading = self._wanted is not None or self._echo is not None or first < 0
+        if not has_heading:
+            self._index, self.column = first, str(first + 1)
+            self._note = f"The table has no heading; its column {first + 1} was read."
+            folded = self._names = [f"column {at}" for at in range(1, len(cells) + 1)]
+        elif self._wanted is not None:
+            self._index = self._find_column(self._wanted)
         else:
-            folded = [name.casefold() for name in self._names]
             words = (at for at, name in enumerate(self._names) if _DOI_WORD.match(name))
             self._index = folded.index(DOI_COLUMN) if DOI_COLUMN in folded else next(words, -1)
+        if self._index < 0:
+            self._search_note = f" Line {self._opened_at} was read as the names of the columns."
+        elif has_heading:
+            self.column = f"\N{LEFT DOUBLE QUOTATION MARK}{self._name(self._index)}\N{RIGHT DOUBLE QUOTATION MARK}"
         self._echo_index = -1 if self._echo is None else self._find_column(self._echo)
-        folded = [name.casefold() for name in self._names]
         self._cited = [folded.index(name) if name in folded else len(cells) for name in CITED]
+        return has_heading
 
     def _read_record(self, cells: list[str]) -> ReadItem:
         line, cited = self._opened_at, [_find_cell(cells, index) for index in self._cited]
         echo = cells[self._echo_index][:MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
         entry = write_ris_entry(cited) if self.keeps_entries else ""
         text = _find_cell(cells, self._index) if self._index >= 0 else ""
-        if text.strip() or self._column is not None:
+        if text.strip() or self._wanted is not None:
             return divide(ListItem(_read_cell(text), line, None, echo, entry, note=note_encoding(text, self._line)))
         shown = cited[0] or " ".join(cell for cell in cells if cell.strip())
         without = UnreadableItem(shown[:MAX_EXCERPT], line, WITHOUT_DOI, None, echo, NO_DOI)
         fields = [SearchedField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
-        return SearchedEntry(tuple(fields), without, None, echo, entry)
+        return SearchedEntry(tuple(fields), without, None, echo, entry, note=self._search_note)
 
     def _name(self, at: int) -> str:
         return self._names[at][:_MESSAGE_CHARACTERS] if at < len(self._names) else f"column {at + 1}"
@@ -170,9 +192,15 @@ class ColumnReader(LineReader):
 
 
 def _read_cell(text: str) -> str:
-    """The text of a cell that a spreadsheet wrote as a formula, or as a text."""
-    formula = _FORMULA.fullmatch(text)
-    return (formula[1] or formula[2] or text) if formula else text
+    """The text of a cell that a spreadsheet wrote as a formula, or as a text after an apostrophe."""
+    bare = text.lstrip()
+    if bare.startswith("'"):
+        return bare[1:]
+    if not bare.startswith("="):
+        return text
+    texts = _FORMULA_TEXT.findall(bare)
+    # The last one of a link is what its cell shows. An address that shows "link" has the DOI itself.
+    return next((found for found in reversed(texts) if _NAME.search(found)), texts[0] if texts else text)
 
 
 def _find_cell(cells: list[str], index: int) -> str:

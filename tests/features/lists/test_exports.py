@@ -41,6 +41,33 @@ def works(file: Path) -> list[str | None]:
     return FEWER.get(file.name, [A, B, None])
 
 
+async def test_what_was_read_is_said_at_every_door(proxy: Proxy, bench: Bench) -> None:
+    table = "A title,10.5555/a\nTwo,10.5555/a 10.5555/b_2\n"
+    page = await proxy.post(
+        "/references", form(table.encode(), "t.csv"), content_type="multipart/form-data; boundary=xyz"
+    )
+    assert "References: 3." in page.text and "Entries of the file: 2. Column that was read: 2." in page.text
+    got = await proxy.post("/api/resolve", table, content_type="text/csv")
+    rows = [json.loads(line) for line in got.text.splitlines()]
+    assert [(row["line"], row["doi"]) for row in rows] == [(1, "10.5555/a"), (2, "10.5555/a"), (2, "10.5555/b_2")]
+    assert rows[0]["message"] == "The table has no heading; its column 2 was read."
+    path = bench.write("t.csv", table)
+    ended = await bench.run(path, "--only-cached")
+    assert f"{path}: column 2\n3 rows from 2 entries: unverified 3\n" in ended.errors
+
+
+async def test_a_heading_that_names_no_doi_is_said(proxy: Proxy) -> None:
+    """The first record may be a row without a DOI. Its names are not known to be those of columns."""
+    got = await proxy.post("/api/resolve", "A title,2020\nAnother,10.5555/a\n", content_type="text/csv")
+    (row,) = [json.loads(line) for line in got.text.splitlines()]
+    assert row["doi"] == "10.5555/a" and "Line 1 was read as the names of the columns" in row["message"]
+
+
+async def test_a_number_is_the_key_of_a_work(proxy: Proxy) -> None:
+    got = await proxy.post("/api/resolve", '[{"id": 7, "doi": "10.5555/a"}]', content_type="application/json")
+    assert json.loads(got.text)[0]["key"] == "7"
+
+
 def test_there_are_forty_exports() -> None:
     assert len(EXPORTS) >= 40
 
@@ -73,4 +100,4 @@ async def test_the_command_has_the_rows_of_all_exports(bench: Bench, is_text: bo
     ended = await bench.run(*files, *["--extract"] * is_text)
     assert [row["doi"] and row["doi"].upper() for row in ended.rows] == wanted
     assert all(row["verdict"] == "resolved" or row["reason"] == "no-doi" for row in ended.rows)
-    assert (ended.status, "rows: resolved" in ended.errors) == (0, True), ended.errors
+    assert (ended.status, ": resolved" in ended.errors) == (0, True), ended.errors

@@ -13,6 +13,7 @@ from doi_proxy.features.lists.row_output import RowOutput, RowRecorder
 from doi_proxy.features.lists.rows_file import NEEDED, ROWS_FORMATS, RowsFile, WrittenRow
 from doi_proxy.features.lists.server_client import text_of
 from doi_proxy.features.lists.verdict import ListRow
+from doi_proxy.list_formats.list_stream import ListParser
 
 
 class ListFiles:
@@ -23,12 +24,21 @@ class ListFiles:
         #: The names that were read, with those of earlier runs, and whether they are all.
         self.names = 0
         self.is_complete = False
+        #: The entries of the lists that were read to their end, and the columns of tables among them.
+        self.entries = 0
+        self.columns: list[str] = []
 
     def add(self, file: str, rows: int) -> None:
         """The next rows are of this list."""
         if self._groups and self._groups[-1][0] == file:
             rows += self._groups.pop()[1]
         self._groups.append((file, rows))
+
+    def close(self, path: str, parser: ListParser) -> None:
+        """A list was read to its end."""
+        self.entries += parser.entries
+        if parser.column:
+            self.columns.append(f"{path}: column {parser.column}")
 
     def take(self) -> str:
         """The list of the next row."""

@@ -25,7 +25,7 @@ from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import GOOD, MATCH_FIELDS, SUGGESTIONS, ListRow, Verdict, read_fields, read_input
 from doi_proxy.list_formats import writing
 from doi_proxy.list_formats.formats import TEXT
-from doi_proxy.list_formats.list_stream import ListSource, require_files, stream_items
+from doi_proxy.list_formats.list_stream import ListParser, ListSource, require_files, stream_items
 from doi_proxy.system.interruption import INTERRUPTED, stop_on_signals
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress, shows_progress
@@ -61,7 +61,7 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
                 first = await list_job.go_on(output, job, inputs, output_format, fields)
                 if files.is_complete and recorder.rows and not first:
                     print(f"-o {output.path}: all rows are written already", file=sys.stderr)
-                    report_rows(recorder.verdicts, recorder.others)
+                    _report(job)
                     return 0
                 if not stop.event.is_set():
                     await _run(context, choice, recorder, list_job.chain(first, inputs), stop.event, fields)
@@ -71,7 +71,7 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
             return _report_end(job)
         await recorder.finish()
         if not _is_short(choice):
-            report_rows(recorder.verdicts, recorder.others)
+            _report(job)
             _propose_extraction(choice, recorder)
         return _exit_status(recorder, is_strict=choice.is_strict)
 
@@ -124,12 +124,14 @@ async def _read_inputs(
         files.names += len(choice.names)
         yield list(choice.names)
     for source in _sources(choice):
-        async with aclosing(stream_items(source, stop)) as groups:
+        parser = ListParser(source)
+        async with aclosing(stream_items(source, stop, parser)) as groups:
             async for items in groups:
                 if items:
                     files.names += len(items)
                     files.add(source.path, len(items))
                     yield [read_input(item) for item in items]
+        files.close(source.path, parser)
     files.is_complete = not stop.is_set()
 
 
@@ -302,9 +304,13 @@ def _exit_status(recorder: RowRecorder, *, is_strict: bool) -> int:
     return 0 if recorder.rows and bad - (0 if is_strict else recorder.without_doi) == 0 else 1
 
 
+def _report(job: list_job.ListJob) -> None:
+    report_rows(job.recorder.verdicts, job.recorder.others, job.files.entries, job.files.columns)
+
+
 def _report_end(job: list_job.ListJob) -> int:
     if job.recorder.rows:
-        report_rows(job.recorder.verdicts, job.recorder.others)
+        _report(job)
     total = f"{job.files.names:,}" if job.files.is_complete else f"at least {job.files.names:,}"
     remedy = job.obstacle or "run the same command again to continue"
     print(f"stopped by a signal after {job.recorder.rows:,} of {total} names; {remedy}", file=sys.stderr)

@@ -129,11 +129,18 @@ class RowRecorder:
         await self._output.write(self._writer.closing)
 
 
-def report_rows(verdicts: Counter[Verdict], others: int = 0) -> None:
-    """Print how many rows have which verdict, and how many names lead to another work."""
+def report_rows(verdicts: Counter[Verdict], others: int = 0, entries: int = 0, columns: Sequence[str] = ()) -> None:
+    """Print how many rows have which verdict, and how many names lead to another work.
+
+    `entries` is what was read, if it is known: one with several names has several rows. `columns` are those of tables.
+    """
     count = verdicts.total()
     rows = "1 row" if count == 1 else f"{count:,} rows"
+    if entries not in (0, count):
+        rows += f" from {entries:,} entries" if entries > 1 else " from 1 entry"
     end = f"; another work {others:,}" if others else ""
+    for column in columns:
+        print(column, file=sys.stderr)
     print(f"{rows}: {show_verdicts(verdicts) or 'the lists are empty'}{end}", file=sys.stderr)
 
 

@@ -51,6 +51,9 @@ class Bibliography:
     is_running_text: bool = False
     #: Paragraphs that do not look like references, and were not read.
     left_out: int = 0
+    #: The entries of an export, of which each has one reference or more, and the column of a table: see ListReader.
+    entries: int = 0
+    column: str = ""
     #: The .docx file that has the text, b"" if it was no document.
     document: bytes = b""
 
@@ -106,13 +109,20 @@ async def _read_entries(text: str, form: formats.ListFormat, hold_turn: HoldTurn
     """The entries of an export, each with its title."""
     inputs: list[BatchInput] = []
     titles: list[str] = []
+    entries = 0
+    place: str | int | None = None
     async for item in read_exported_entries(text, form, MAX_REFERENCES + 1, hold_turn):
         _require_few(len(inputs) + 1)
+        if place != (item.key or item.line):
+            entries, place = entries + 1, item.key or item.line
         inputs.append(read_input(item))
         cited = read_cited(item.entry) if isinstance(item, lines.ListItem) and item.entry else {}
         title = str(cited.get("title") or "").replace("{", "").replace("}", "")
         titles.append(title[: lines.MAX_EXCERPT])
-    return Bibliography(text, tuple(inputs), tuple(titles), file_name)
+    # The first record of a table decides. A first record that is longer is not named.
+    reader = form.open(lines.MAX_LINE_BYTES, None, None)
+    reader.feed(text[: formats.HEAD_CHARACTERS].encode("utf-8", "replace"))
+    return Bibliography(text, tuple(inputs), tuple(titles), file_name, entries=entries, column=reader.column)
 
 
 async def _read_text(text: str, hold_turn: HoldTurn, file_name: str, *, is_document: bool) -> Bibliography:

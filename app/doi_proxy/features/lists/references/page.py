@@ -169,7 +169,9 @@ class ReferencesPage:
                 await asyncio.sleep(0)
         corrections = list_corrections(found.text, described, has_lines=not found.file_name.endswith(".json"))
         await asyncio.sleep(0)
-        result = Result(tuple(described), b"", found.file_name, left_out=found.left_out)
+        result = Result(
+            tuple(described), b"", found.file_name, left_out=found.left_out, entries=found.entries, column=found.column
+        )
         if not corrections:
             return result
         hold_turn = partial(self._service.text_turns.hold, client_of(_address(request)))

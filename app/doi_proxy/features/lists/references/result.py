@@ -101,6 +101,9 @@ class Result:
     file_name: str
     media_type: str = f"{TEXT};charset=utf-8"
     left_out: int = 0
+    #: See Bibliography.
+    entries: int = 0
+    column: str = ""
 
     def count(self, group: Group) -> int:
         """The references of a group."""
