@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
+import os
+import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -168,6 +172,35 @@ def test_options_that_do_not_fit_are_refused(
     write(tmp_path / "bundle.ndjson", b'{"handle":"10.5555/A","values":[]}\n')
     assert imports(store, *arguments) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_the_commands_of_the_manual_make_a_store_what_the_bundle_says(tmp_path: Path) -> None:
+    """Of the old store nothing is left, also no record of its log, and the registry records are those of the file."""
+    page = Path(__file__).parents[3] / "docs/offline.md"
+    (script,) = re.findall(r"```\n(systemctl stop.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    store = tmp_path / "store.sqlite3"
+    value = '{"index":1,"type":"URL","data":{"format":"string","value":"https://example.org/"},"ttl":86400}'
+    old, new = (f'{{"handle":"10.5555/{name}","values":[{value}]}}\n'.encode() for name in ("old", "new"))
+    write(tmp_path / "old.ndjson", old)
+    assert imports(store, "--no-checksum", tmp_path / "old.ndjson") == 0
+    checksum = f'{{"checksum":"sha256:{hashlib.sha256(new).hexdigest()}","lines":1}}\n'.encode()
+    write(tmp_path / "all.ndjson.gz", gzip.compress(new + checksum))
+    write(tmp_path / "registry.csv", b"doi,url\n10.5555/work,https://example.org/work\n")
+    write(tmp_path / "bin/systemctl", b'#!/bin/sh\necho "$@" >> calls\n').chmod(0o755)
+    search_path = os.pathsep.join((str(tmp_path / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=os.environ | {"PATH": search_path}, check=True)
+    assert (tmp_path / "calls").read_text() == "stop doi-proxy\nstart doi-proxy\n"
+    shown = subprocess.run(
+        ["doi-proxy", "cache", "show", "--store-url", f"sqlite:///{store}", "10.5555/old", "10.5555/new"],
+        env=os.environ | {"PATH": search_path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "10.5555/old: not in the store" in shown.stderr
+    assert '"10.5555/NEW"' in shown.stdout and shown.returncode == 1
+    assert url_of(store, "10.5555/WORK") == "https://example.org/work"
 
 
 def test_only_a_store_in_a_file_holds_registry_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -453,7 +453,7 @@ def test_a_file_of_the_operator_is_never_replaced(tmp_path: Path, capsys: pytest
     assert [run(tmp_path, as_json(make_records(count, rsa_key()))) for count in (1, 2)] == [0, 0]
 
 
-@pytest.mark.parametrize("option", ["--restart", "--replace", "--no-checksum", "--missing=count", "--since=2026-01-01"])
+@pytest.mark.parametrize("option", ["--restart", "--no-checksum", "--missing=count", "--since=2026-01-01"])
 def test_an_option_of_other_formats_is_refused(tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", "import", "--format", "handle-dump", str(tmp_path / "dump.json"), option]) == 2
     assert "are not for the dump of a handle server" in capsys.readouterr().err

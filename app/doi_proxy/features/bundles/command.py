@@ -12,8 +12,8 @@ from doi_proxy.features.command import Command, CommandContext, set_usage
 def _add_import(command: argparse.ArgumentParser) -> None:
     set_usage(
         command,
-        "[--format FORMAT] [--since DATE | --missing count|forget] [--restart] [--replace] [--no-checksum] "
-        "[--skip-unusable FILE] FILE|FOLDER|-",
+        "[--format FORMAT] [--since DATE | --missing count|forget] [--restart] [--no-checksum] [--skip-unusable FILE] "
+        "FILE|FOLDER|-",
     )
     command.add_argument(
         "path",
@@ -37,12 +37,6 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--restart", action="store_true", help="begin again, and do not continue an import that was interrupted"
-    )
-    command.add_argument(
-        "--replace",
-        action="store_true",
-        help="make the store what the bundle says: its records replace those of the store, and other names are deleted,"
-        " except registry records",
     )
     command.add_argument("--no-checksum", action="store_true", help="accept a bundle without a checksum line")
     command.add_argument(

@@ -37,8 +37,6 @@ _STEP: Final = 200
 
 #: The results for a record, in the order of the report.
 OUTCOMES: Final = ("new", "kept", "expired", "refused")
-#: Names that a bundle which replaces a store does not have.
-DELETED: Final = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +58,8 @@ class ImportReport:
     checksum: bundle.Checksum = bundle.Checksum.ABSENT
 
     def describe_counts(self) -> str:
-        """The counts by outcome. Names are deleted only if the bundle replaces what the store has."""
-        outcomes = (*OUTCOMES, DELETED) if DELETED in self.counts else OUTCOMES
-        return ", ".join(f"{outcome} {self.counts[outcome]}" for outcome in outcomes)
+        """The counts by outcome."""
+        return ", ".join(f"{outcome} {self.counts[outcome]}" for outcome in OUTCOMES)
 
 
 def bound_entry(entry: Entry, bounds: ImportBounds, now: float) -> Entry:

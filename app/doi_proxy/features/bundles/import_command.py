@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from contextlib import closing
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
@@ -13,7 +12,6 @@ from typing import Final, cast
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.bundles.bundle import Checksum
 from doi_proxy.features.bundles.import_bundle import (
-    DELETED,
     BundleImport,
     ImportBounds,
     ImportReport,
@@ -21,7 +19,6 @@ from doi_proxy.features.bundles.import_bundle import (
     open_bundle,
     size_of,
 )
-from doi_proxy.features.bundles.replacement import BundleReplacement, ListedNames
 from doi_proxy.features.command import AUTO, CommandContext, Importer, refuse_options
 from doi_proxy.system.interruption import run_job
 from doi_proxy.system.options import Settings
@@ -41,9 +38,7 @@ def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
     refuse_options({"--skip-unusable": namespace.skip_unusable}, "is for the dump of a handle server")
     of_files = {"--since": namespace.since, "--missing": namespace.missing, "--restart": namespace.restart}
     refuse_options(of_files, f"is for the files of registration agencies, and {namespace.path} is a bundle")
-    return run_job(
-        import_file(context, namespace.path, accept_no_checksum=namespace.no_checksum, replaces=namespace.replace)
-    )
+    return run_job(import_file(context, namespace.path, accept_no_checksum=namespace.no_checksum))
 
 
 def _choose_importer(path: str, form: str, context: CommandContext) -> tuple[Importer | None, str]:
@@ -70,30 +65,15 @@ def _read_head(path: str) -> bytes:
         return file.read(_HEAD_BYTES)
 
 
-async def import_file(context: CommandContext, path: str, *, accept_no_checksum: bool, replaces: bool = False) -> int:
-    """Import a bundle, `-` for standard input; with `replaces`, the store becomes what the bundle says.
-
-    Exit status 1 for refused lines, a wrong or missing checksum, and a bundle that cannot replace a store.
-    """
+async def import_file(context: CommandContext, path: str, *, accept_no_checksum: bool) -> int:
+    """Import a bundle, `-` for standard input. Exit status 1 for refused lines, and a wrong or missing checksum."""
     bounds = read_bounds(context.settings)
-    with open_bundle(path) as file, closing(ListedNames()) as names:
+    with open_bundle(path) as file:
         async with context.stores.open() as cache:
-            replacement = BundleReplacement(cache, bounds, time.time, names) if replaces else None
             with progress("importing", size_of(path), in_bytes=True) as bar:
-                work = replacement or BundleImport(cache, bounds, time.time)
+                work = BundleImport(cache, bounds, time.time)
                 imported = await import_bundle(work, path, file, bar)
-            if replacement is not None and _can_replace(imported, accept_no_checksum):
-                await replacement.delete_others()
-    if replaces and DELETED not in imported.counts:
-        print("no name was deleted: the bundle is not whole, or has no usable record", file=sys.stderr)
-    return _report_import(imported, accept_no_checksum) or int(replaces and DELETED not in imported.counts)
-
-
-def _can_replace(imported: ImportReport, accept_no_checksum: bool) -> bool:
-    """Whether a bundle is whole, and leaves some record. Names are not deleted for any other one."""
-    is_whole = imported.checksum is Checksum.RIGHT or (imported.checksum is Checksum.ABSENT and accept_no_checksum)
-    counts = imported.counts
-    return is_whole and not counts["refused"] and counts["new"] + counts["kept"] > 0
+    return _report_import(imported, accept_no_checksum)
 
 
 def read_bounds(settings: Settings) -> ImportBounds:

@@ -306,8 +306,8 @@ def _require_usable(part: Path, target: Path) -> None:
 
 
 def _run(context: CommandContext, namespace: argparse.Namespace, form: str) -> int:
-    options = namespace.since, namespace.missing, namespace.restart, namespace.replace, namespace.no_checksum
-    names = "--since, --missing, --restart, --replace and --no-checksum"
+    options = namespace.since, namespace.missing, namespace.restart, namespace.no_checksum
+    names = "--since, --missing, --restart and --no-checksum"
     refuse_options({names: any(options)}, "are not for the dump of a handle server")
     return import_dump(context.settings, Path(namespace.path), namespace.skip_unusable)
 

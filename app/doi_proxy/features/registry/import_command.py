@@ -43,7 +43,7 @@ def detect(head: bytes) -> str | None:
 def import_registry_files(context: CommandContext, namespace: argparse.Namespace, form: str) -> int:
     """Import a file or a folder. Returns the exit status. Raises ConfigurationError and StoreError."""
     path = namespace.path
-    of_bundles = {"--no-checksum": namespace.no_checksum, "--replace": namespace.replace}
+    of_bundles = {"--no-checksum": namespace.no_checksum}
     refuse_options({"--skip-unusable": namespace.skip_unusable}, "is for the dump of a handle server")
     refuse_options(of_bundles, f"is for bundles, and {path} is a file of a registration agency")
     if namespace.since and namespace.missing:
