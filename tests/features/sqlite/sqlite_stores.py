@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from doi_proxy.features.sqlite.records import Records
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry
 from tests.clock import Clock
@@ -15,8 +16,10 @@ NEVER = 3_600.0
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: Clock, max_bytes: int = 100_000_000) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path, clock=clock, max_bytes=max_bytes, gather=NEVER)
+async def opened(
+    path: Path, clock: Clock, max_bytes: int = 100_000_000, records: Records | None = None
+) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path, clock=clock, max_bytes=max_bytes, gather=NEVER, records=records)
     store.timer = clock
     try:
         yield store

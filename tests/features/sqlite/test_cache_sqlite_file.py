@@ -7,14 +7,15 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from doi_proxy.cache.store import StoreUnavailable
+from doi_proxy.cache.store import StoreLost, StoreUnavailable
 from doi_proxy.errors import StoreError
+from doi_proxy.features.registry.store_table import RECORDS
 from doi_proxy.features.sqlite import file as file_module
 from doi_proxy.features.sqlite.file import exclusive_lock, mark_damaged, open_to_read
 from doi_proxy.features.sqlite.store import SqliteStore
@@ -95,6 +96,33 @@ async def test_damage_met_while_reading_is_an_error_and_the_file_is_set_aside_ne
     assert len(set_aside(path)) == 1
     async with opened(path, clock) as store:
         await store.put(entry())
+    assert len(set_aside(path)) == 1
+
+
+@pytest.mark.parametrize(
+    "meet",
+    [
+        lambda store: store.write_note("a", b"1"),
+        lambda store: store.find_near("10.1000/1", ["10.1000/2"]),
+        lambda store: store.count_registry("10.1000"),
+    ],
+    ids=["note", "near", "count"],
+)
+async def test_damage_that_another_connection_of_the_store_meets_loses_the_file(
+    meet: Callable[[SqliteStore], Awaitable[object]], path: Path, clock: Clock
+) -> None:
+    """The connection that reads entries has the first page in its memory. Notes have a connection of their own."""
+    await fill(path, clock)
+    async with opened(path, clock, records=RECORDS) as store:
+        assert len(await keys(store)) == 3
+        with path.open("r+b") as file:
+            file.write(b"\xff" * 200)
+        with pytest.raises(StoreError):
+            await meet(store)
+        with pytest.raises(StoreLost, match="is damaged"):
+            await store.changes(None)
+    async with opened(path, clock) as store:
+        assert await keys(store) == []
     assert len(set_aside(path)) == 1
 
 

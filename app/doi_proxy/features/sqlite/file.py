@@ -43,14 +43,15 @@ _PASSING: Final = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
+DAMAGED: Final = "store-damaged"
 #: What an operator can end, by the primary result code of SQLite, and by the number of an error of the system.
 _CAUSES: Final = {
     sqlite3.SQLITE_BUSY: "store-locked",
     sqlite3.SQLITE_LOCKED: "store-locked",
     sqlite3.SQLITE_FULL: "store-full",
     sqlite3.SQLITE_READONLY: "store-read-only",
-    sqlite3.SQLITE_CORRUPT: "store-damaged",
-    sqlite3.SQLITE_NOTADB: "store-damaged",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_NOTADB: DAMAGED,
 }
 _FILE_CAUSES: Final = {
     errno.ENOSPC: "store-full",

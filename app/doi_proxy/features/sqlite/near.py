@@ -11,6 +11,7 @@ from typing import Final
 
 from doi_proxy.cache.store import NearKeys
 from doi_proxy.errors import StoreError
+from doi_proxy.features.sqlite.file import find_cause
 from doi_proxy.features.sqlite.records import Records
 from doi_proxy.store.file import connect_to_read
 
@@ -44,7 +45,8 @@ class NearSearch:
                 return NearKeys(known, before, after, records)
             except (sqlite3.Error, OSError, ValueError) as error:
                 self._close()
-                raise StoreError(f"The names near {key!r} could not be read from {self._path}: {error}.") from error
+                text = f"The names near {key!r} could not be read from {self._path}: {error}."
+                raise StoreError(text, cause=find_cause(error)) from error
 
     def close(self) -> None:
         """Close the connection, after a search that is under way."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from doi_proxy.cache.store import StoreLost
-from doi_proxy.features.sqlite.file import TAILS, exclusive_lock, mark_damaged
+from doi_proxy.features.sqlite.file import DAMAGED, TAILS, exclusive_lock, mark_damaged
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class StorePlace:
             raise StoreLost(
                 f"The store {self._path} is damaged: {self._damage}. This process renames it and begins an empty store"
                 " with the records of its memory; check the disk.",
-                cause="store-damaged",
+                cause=DAMAGED,
             )
         if not self.is_lost:
             return
@@ -61,7 +61,7 @@ class StorePlace:
             cause="store-deleted",
         )
 
-    def report_damage(self, error: Exception) -> None:
+    def report_damage(self, error: BaseException) -> None:
         """Mark the file as damaged, so that the next process that opens it renames it."""
         # Another process may have renamed the file of this one. The store that it created is not damaged. Without the
         # lock, the next read finds the damage again.

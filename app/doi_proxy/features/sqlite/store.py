@@ -235,12 +235,14 @@ class SqliteStore:
             return 0
         await self.flush()
         self._place.check()
-        return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
+        with self._report_damage():
+            return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
 
     async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
         """See SearchableStore."""
         self._place.check()
-        return await asyncio.to_thread(self._near.find, key, candidates)
+        with self._report_damage():
+            return await asyncio.to_thread(self._near.find, key, candidates)
 
     async def read_note(self, name: str) -> bytes | None:
         """See Store."""
@@ -325,11 +327,22 @@ class SqliteStore:
     def _record_note_failure(self) -> Iterator[None]:
         """Record whether a note could be written: its file is opened anew, so reads and entries may work meanwhile."""
         try:
-            yield
+            with self._report_damage():
+                yield
         except StoreError as error:
             self._note_failure = error.message
             raise
         self._note_failure = ""
+
+    @contextmanager
+    def _report_damage(self) -> Iterator[None]:
+        """Report damage that a connection of its own has met: this process may read its own pages for long."""
+        try:
+            yield
+        except StoreError as error:
+            if error.cause == file.DAMAGED:
+                self._place.report_damage(error.__cause__ or error)
+            raise
 
     def _replace_coordination(self) -> None:
         # Several processes may find the damage. Under the lock, the first replaces the file and the others open it.
