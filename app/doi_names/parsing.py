@@ -13,7 +13,7 @@ from doi_names.candidates import suggest_unchecked
 from doi_names.confusable import NameWarning, find_warnings
 from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
-from doi_names.suggestion import Reading, Suggestion, read_best
+from doi_names.suggestion import Reading, Suggestion
 from doi_names.typed_name import is_marked_handle, read_with_rules
 
 Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
@@ -21,6 +21,8 @@ Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
 #: Naming authorities in use begin with a number. Without this rule "and/or" would be a handle.
 _NUMBERED_PREFIX: Final = re.compile(r"[0-9]+(?:\.[^\s./]+)*")
 _ANY_PREFIX: Final = re.compile(r"[^\s./]+(?:\.[^\s./]+)*")
+#: The only plus sign of a name: at its end, before the "<" of a SICI, or between two letters or digits.
+_PLUS_IN_NAME: Final = re.compile(r"[^+]*(?:\+|\+<[^+]*|(?<=\w)\+\w[^+]*)")
 #: Prefixes of DOI names. A malformed one is not a handle of another kind.
 _DOI_DIRECTORY: Final = "10"
 
@@ -70,14 +72,20 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name), best)
 
 
-def warn_of_plus_sign(parsed: ParsedText) -> ParsedText:
-    """Warn if a plus sign of a query was probably a blank, as encoders of forms write it (WHATWG URL, section 5.2)."""
-    other = read_best(parsed.text.replace("+", " ")) if "+" in parsed.text else None
-    if other is None or other.rule != "blank":
-        return parsed  # a plus sign can be part of a name
-    warning = NameWarning("plus-sign", 'A "+" in the query is a plus sign here; encode a blank as %20.')
-    suggestion = Suggestion(other.name, "plus-sign")
-    return replace(parsed, warnings=(*parsed.warnings, warning), suggestions=(suggestion, *parsed.suggestions))
+def choose_reading(blanks: ParsedText, plus: ParsedText, *, is_form: bool) -> ParsedText:
+    """What a query with "+" means. `blanks` reads each as a blank, as encoders of forms write it, `plus` as itself.
+
+    Such an encoder (WHATWG URL, section 5.2) escapes a slash too: then it `is_form`, and "+" is a blank. Elsewhere
+    the plus sign wins if it is part of one whole name, such as 10.1002/a+b. The other reading becomes a suggestion.
+    """
+    is_name = not is_form and plus.doi is not None and _PLUS_IN_NAME.fullmatch(plus.text) is not None
+    chosen, other = (plus, blanks) if is_name else (blanks, plus)
+    if other.best is None or (chosen.best is not None and chosen.best.name.key == other.best.name.key):
+        return chosen
+    remedy = "a plus sign here; encode a blank as %20" if is_name else "a blank here; encode a plus sign as %2B"
+    warning = NameWarning("plus-sign", f'A "+" in the query is {remedy}.')
+    suggestion = Suggestion(other.best.name, "plus-sign")
+    return replace(chosen, warnings=(*chosen.warnings, warning), suggestions=(suggestion, *chosen.suggestions))
 
 
 def unreadable(text: str, message: str) -> ParsedText:

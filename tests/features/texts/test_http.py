@@ -8,8 +8,10 @@ import json
 import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -57,18 +59,37 @@ async def test_one_text_gets_one_object_without_a_query_to_the_upstream(proxy: P
     assert got.json["url"] == f"{BASE}/10.1000/182"
 
 
-async def test_a_blank_that_was_encoded_as_a_plus_sign_is_a_warning(proxy: Proxy) -> None:
-    got = (await proxy.get("/api/parse?doi=10.1371/+journal.pone.0281521")).json
-    usual = (await proxy.get("/api/parse?doi=10.1000/a+b")).json
-    assert [one["code"] for one in got["warnings"]] == ["plus-sign"]
-    assert got["suggestions"][0] == {"doi": "10.1371/journal.pone.0281521", "rule": "plus-sign"}
-    assert usual["doi"] == "10.1000/a+b"
+async def test_both_ways_to_encode_a_blank_have_the_same_best_reading(proxy: Proxy) -> None:
+    names = ("10.1038/nature12373", "10.1002/a+b", "10.1021/ac061725+")
+    words = (*names, "DOI", "[PubMed]", "(2013)", "p. 54", "+", "accessed 5 May 2020")
+    for text in map(" ".join, product(("", "see", *words), names, ("", *words))):
+        one, other = [
+            (await proxy.get(f"/api/parse?doi={encode(text)}")).json["best"] for encode in (quote, quote_plus)
+        ]
+        assert one == other, text
+
+
+@table(
+    ("query", "best", "suggestion"),
+    [
+        ("10.1000/a+b", "10.1000/a+b", "10.1000/a"),
+        ("10.1021/ac061725+", "10.1021/ac061725+", "10.1021/ac061725"),
+        ("10.1000%2Fa+b", "10.1000/a", "10.1000/a+b"),
+        ("10.1038/nature12373+accessed+5+May", "10.1038/nature12373", "10.1038/nature12373+accessed+5+May"),
+        ("10.1371/+journal.pone.0281521", "10.1371/journal.pone.0281521", "10.1371/+journal.pone.0281521"),
+    ],
+)
+async def test_a_plus_sign_is_a_blank_unless_the_text_is_one_name(
+    proxy: Proxy, query: str, best: str, suggestion: str
+) -> None:
+    got = (await proxy.get(f"/api/parse?doi={query}")).json
+    assert got["best"]["doi"] == best and got["suggestions"][0] == {"doi": suggestion, "rule": "plus-sign"}
+    assert "plus-sign" in [warning["code"] for warning in got["warnings"]]
 
 
 @table(
     ("query", "text"),
     [
-        (b"doi=10.1000/a+b", "10.1000/a+b"),
         (b"doi=10.1000/a;b=c", "10.1000/a;b=c"),
         (b"doi=10.1000/a?b", "10.1000/a?b"),
         (b"doi=10.1000/a%26b%23c", "10.1000/a&b#c"),
