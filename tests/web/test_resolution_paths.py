@@ -344,6 +344,24 @@ async def test_the_form_resolves_what_was_typed(proxy: Proxy, body: str, status:
     assert (reply.status, reply["location"]) == (status, HANDBOOK if status == 302 else None)
 
 
+async def test_the_form_can_be_sent_in_parts(proxy: Proxy) -> None:
+    body = b'--x\r\nContent-Disposition: form-data; name="hdl"\r\n\r\n10.1000/182\r\n--x--\r\n'
+    assert (await proxy.post("/", body, content_type="multipart/form-data; boundary=x"))["location"] == HANDBOOK
+    assert (await proxy.post("/", body, content_type="multipart/form-data")).status == 400
+
+
+@table("path", ["/api/handles/10.1000/182", "/ra/10.1000", "/openurl?id=doi:10.1000/182", "/mcp", "/purge"])
+async def test_the_name_of_the_form_counts_on_no_other_path(proxy: Proxy, path: str) -> None:
+    reply = await proxy.post(path, "hdl=10.5555/unknown")
+    assert reply.text == (await proxy.post(path, "")).text
+    assert "10.5555/unknown" not in reply.text
+
+
+@table("path", ["/", "/10.1000/182"])
+async def test_the_name_of_the_form_does_not_count_in_a_query(proxy: Proxy, path: str) -> None:
+    assert (await proxy.post(f"{path}?hdl=10.5555/unknown", "")).status in (200, 302)
+
+
 async def test_the_page_about_a_text_without_a_doi_says_its_reason_once(proxy: Proxy) -> None:
     typed = (await proxy.post("/", "hdl=about+us")).text
     assert (typed.count("A DOI begins with 10."), "Reason:" in typed) == (1, False)

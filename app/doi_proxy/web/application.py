@@ -24,7 +24,7 @@ from doi_proxy.web.operations import Face, Operations
 from doi_proxy.web.other_methods import answer_other_method
 from doi_proxy.web.problem import error_problem
 from doi_proxy.web.request import Fields, Request
-from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
+from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES, NO_PARAMETERS, Parameters, read_openurl, read_query
 from doi_proxy.web.route import Paths, api_part, find_route, names_part
 from doi_proxy.web.stage import Answer, Stages
 
@@ -260,8 +260,10 @@ class Application:
         # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
         if self._site.loop_id in (request.header(b"cdn-loop") or ""):
             raise errors.RequestLoop
-        parameters = await request.parameters(semicolons=route != "api")
-        typed = parameters.first("hdl") if request.method == "POST" else None
+        parameters = read_query(request.query, semicolons=route != "api")
+        form = await request.form() if request.method == "POST" else NO_PARAMETERS
+        parameters += form
+        typed = form.first("hdl") if route == "resolve" and _is_of_name(request.path) else None
         if typed is None:
             return await self._dispatch(request, route, request.path, parameters)
         if len(typed) > MAX_TYPED_CHARACTERS:
@@ -325,6 +327,16 @@ def _marks_of(request: Request) -> set[str]:
     """What has been done for the request. A request that memory cannot answer passes twice."""
     marks: set[str] = request.scope.setdefault(MARKS, set())
     return marks
+
+
+def _is_of_name(path: bytes) -> bool:
+    """Whether a path is that of the form or of a name, whose naming authority begins with a number."""
+    try:
+        return read_path(path).text[0].isdecimal()
+    except EmptyName:
+        return True
+    except errors.FAILURES:
+        return False
 
 
 def _path_text(request: Request) -> str:

@@ -14,6 +14,7 @@ from doi_proxy.errors import InvalidParameter, RequestTooLarge
 from doi_proxy.web import request_path
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.media_types import JSON
+from doi_proxy.web.multipart import MULTIPART, read_multipart
 from doi_proxy.web.responses import Receive, Scope
 
 Fields = Mapping[bytes, bytes]  # the headers of a request by name
@@ -85,21 +86,21 @@ class Request:
         # A handle may begin with a slash, and "//" would begin a host (RFC 3986, section 4.2).
         return f"{self.base_url}/%2F{path[1:]}" if path.startswith("/") else f"{self.base_url}/{path}"
 
-    async def parameters(self, *, semicolons: bool) -> request_path.Parameters:
-        """The parameters of the query and, for POST, of its form or JSON body after them.
-
-        `semicolons`: whether ";" separates parameters of the query too.
-        """
-        parameters = request_path.read_query(self.query, semicolons=semicolons)
-        if self.method != "POST":
-            return parameters
-        media_type = media_type_of(self.header(b"content-type"))
+    async def form(self) -> request_path.Parameters:
+        """The parameters in the body of a POST: of a form, or the members of a JSON object."""
+        content_type = self.header(b"content-type") or ""
+        media_type = media_type_of(content_type)
         body = await self.body()
         if media_type == JSON and body:
-            return parameters + _read_json(body)
+            return _read_json(body)
         if media_type in ("application/x-www-form-urlencoded", "") and body:
-            return parameters + request_path.read_form_body(body)
-        return parameters
+            return request_path.read_form_body(body)
+        fields = read_multipart(content_type, bytearray(body)) if media_type == MULTIPART else {}
+        if fields is None:
+            raise InvalidParameter("The form cannot be read: its Content-Type has no boundary.")
+        return request_path.Parameters(
+            tuple((name, field.data.decode("utf-8", "replace")) for name, field in fields.items())
+        )
 
     async def body(self, most: int = MAX_BODY_BYTES) -> bytes:
         """The body, of at most so many bytes. Raises RequestTooLarge."""

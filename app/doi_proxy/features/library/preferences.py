@@ -68,7 +68,7 @@ class Preferences:
 
     async def _save(self, request: Request) -> Reply:
         _refuse_other_sites(request)
-        wanted = (await request.parameters(semicolons=False)).first(FIELD)
+        wanted = (await request.form()).first(FIELD)
         values = {"": None, NO_SERVICE: NO_SERVICE} | {
             service.name: service.base for service in self._library.rules.services
         }

@@ -10,7 +10,6 @@ from typing import Final
 from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.references.errors import TooManyReferences, UnreadableReferences
-from doi_proxy.features.lists.references.form import SentBibliography
 from doi_proxy.features.lists.verdict import read_input
 from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats import formats, lines
@@ -18,6 +17,7 @@ from doi_proxy.list_formats.body import read_exported_entries
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, UnreadableDocument, read_docx
 from doi_proxy.list_formats.encodings import Utf8Stream, open_decoder
 from doi_proxy.list_formats.reference_names import locate_references, read_reference_items
+from doi_proxy.web.multipart import FormField
 
 #: The references of one page.
 MAX_REFERENCES: Final = 2_000
@@ -58,7 +58,7 @@ class Bibliography:
     document: bytes = b""
 
 
-async def read_bibliography(sent: SentBibliography, hold_turn: HoldTurn) -> Bibliography:
+async def read_bibliography(sent: FormField, hold_turn: HoldTurn) -> Bibliography:
     """The references of what was sent. Raises UnreadableList and RequestTooLarge, mostly those of this feature.
 
     `hold_turn` is of a lock of all texts: see find_names_of.
