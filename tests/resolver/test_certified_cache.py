@@ -131,6 +131,15 @@ class TestCert:
         assert facts(await one.ask(Conditions())) == (Origin.HIT, OLD, True)
         assert server.queries(NAME.text) == 2
 
+    @pytest.mark.parametrize("known", [entry(url=NEW), missing(NAME.key)], ids=["record", "not found"])
+    async def test_an_unverified_entry_does_not_answer_it_after_a_failure(
+        self, one: Process, server: HandleServer, known: Entry
+    ) -> None:
+        await one.cache.put(known)
+        server.lie(NAME.text, "unsigned")
+        with pytest.raises(UnprovenAnswer):
+            await one.ask()
+
     async def test_the_proof_that_a_name_does_not_exist_is_cached(
         self, one: Process, server: HandleServer, clock: Clock
     ) -> None:
@@ -319,15 +328,19 @@ class TestAlways:
         assert facts(await strict.ask(conditions)) == (Origin.HIT, OLD, True)
         assert server.queries(NAME.text) == 1
 
-    @pytest.mark.parametrize(
-        "conditions", [Conditions(), CERT, Conditions(only_cached=True)], ids=["ordinary", "cert", "cached"]
-    )
+    @pytest.mark.parametrize("conditions", [Conditions(), Conditions(only_cached=True)], ids=["ordinary", "cached"])
     async def test_it_is_stale_while_it_cannot_be_confirmed(
         self, strict: Process, server: HandleServer, conditions: Conditions
     ) -> None:
         await strict.cache.put(entry(url=NEW))
         server.lie(NAME.text, "unsigned")
         assert facts(await strict.ask(conditions)) == (Origin.STALE, NEW, False)
+
+    async def test_it_never_answers_cert(self, strict: Process, server: HandleServer) -> None:
+        await strict.cache.put(entry(url=NEW))
+        server.lie(NAME.text, "unsigned")
+        with pytest.raises(UnprovenAnswer):
+            await strict.ask()
 
     async def test_what_another_process_stored_without_proof_is_not_an_answer(
         self, strict: Process, store: MemoryStore, clock: Clock

@@ -305,6 +305,8 @@ class Resolver:
                     known = await self.cache.get(name.key)
             if known is None or not known.is_usable(self._clock()):
                 raise
+            if conditions.certified and not self._proofs.satisfy(known, conditions):
+                raise  # what nobody signed is not the answer to `cert`
             return Resolution(name, known, stale_origin(known), failure.without_traceback())
 
     async def _find_proof(self, key: str, conditions: Conditions) -> Entry | None:
