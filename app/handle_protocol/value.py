@@ -1,6 +1,7 @@
 """One handle value in the JSON of the handle API (Handle.Net technical manual, chapter 14).
 
-A value keeps the JSON it was read from. Members that this program does not know pass through unchanged.
+A value keeps the JSON it was read from. Members that this program does not know pass through unchanged, and so do those
+that it cannot read: the value names them, and their usual values count.
 """
 
 from __future__ import annotations
@@ -24,12 +25,17 @@ _DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(
 _TOO_MANY_DIGITS: Final = b"0" * 4301
 
 
-class _Wire(msgspec.Struct, gc=False):
-    """The members that this program reads."""
+class _Needed(msgspec.Struct, gc=False):
+    """The members without which a JSON object is not a handle value, and its data."""
 
     index: int
     type: str
     data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Wire(_Needed, gc=False):
+    """The members that this program reads."""
+
     ttl: int | float | str | None = None
     timestamp: str | int | None = None
     permissions: str | None = None
@@ -50,6 +56,15 @@ class _Text(msgspec.Struct, gc=False):
 
 _decoder: Final = msgspec.json.Decoder(_Wire)
 _array: Final = msgspec.json.Decoder(list[_Wire])
+_needed: Final = msgspec.json.Decoder(_Needed)
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+#: The readers of the members that a value may lack.
+_OPTIONAL: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    "ttl": msgspec.json.Decoder(int | float | str | None),
+    "timestamp": msgspec.json.Decoder(str | int | None),
+    "permissions": msgspec.json.Decoder(str | None),
+    "references": msgspec.json.Decoder(list[_Reference] | None),
+}
 _text: Final = msgspec.json.Decoder(_Text)
 _string: Final = msgspec.json.Decoder(str)
 
@@ -65,6 +80,8 @@ class Ttl(msgspec.Struct, frozen=True, gc=False):
 DEFAULT_TTL: Final = Ttl(86400)
 #: 100 years. Greater numbers overflow date arithmetic, and in practice mean "for ever" too.
 _MAX_SECONDS: Final = 100 * 365 * 86400.0
+#: Of a TTL as text: more mean "for ever" too.
+_MAX_TTL_DIGITS: Final = 20
 
 
 class Data(msgspec.Struct, frozen=True, gc=False):
@@ -92,6 +109,8 @@ class HandleValue(msgspec.Struct, frozen=True, gc=False):
     raw: bytes
     #: The type with its ASCII letters in upper case, for comparisons.
     folded_type: str
+    #: The members that cannot be read.
+    unread: tuple[str, ...] = ()
 
     @property
     def data(self) -> Data:
@@ -116,9 +135,14 @@ class HandleValue(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_value(raw: bytes) -> HandleValue:
-    """Read one value from its JSON object. Raises InvalidRecord, whose detail names the wrong member."""
+    """Read one value from its JSON object. Raises InvalidRecord for JSON of another shape."""
+    unread: tuple[str, ...] = ()
     try:
         wire = _decoder.decode(raw)
+        ttl = DEFAULT_TTL if wire.ttl is None else read_ttl(wire.ttl)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        wire, ttl, unread = _read_odd_value(raw)
+    try:
         text = read_text(bytes(wire.data))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InvalidRecord("The answer holds a value that cannot be read.", detail=str(error)) from error
@@ -128,30 +152,51 @@ def read_value(raw: bytes) -> HandleValue:
         index=wire.index,
         type=wire.type,
         text=text,
-        ttl=DEFAULT_TTL if wire.ttl is None else read_ttl(wire.ttl),
+        ttl=ttl,
         timestamp=None if wire.timestamp is None else str(wire.timestamp),
         permissions=wire.permissions or USUAL_PERMISSIONS,
         references=tuple((item.handle, item.index) for item in wire.references or ()),
         raw=raw,
         folded_type=fold(wire.type),
+        unread=unread,
     )
 
 
+def _read_odd_value(raw: bytes) -> tuple[_Wire, Ttl, tuple[str, ...]]:
+    """A value with members that cannot be read, its TTL, and their names. Raises InvalidRecord for any other JSON."""
+    try:
+        members: dict[str, msgspec.Raw] = _members.decode(raw)
+        needed = _needed.decode(raw)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise InvalidRecord("The answer holds a value that cannot be read.", detail=str(error)) from error
+    wire, ttl, unread = _Wire(needed.index, needed.type, needed.data), DEFAULT_TTL, []
+    for name, decoder in _OPTIONAL.items():
+        try:
+            if name in members:
+                setattr(wire, name, decoder.decode(members[name]))
+            if name == "ttl" and wire.ttl is not None:
+                ttl = read_ttl(wire.ttl)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            unread.append(name)
+    return wire, ttl, tuple(unread)
+
+
 def read_ttl(member: int | float | str) -> Ttl:
-    """Read the `ttl` member: a number of seconds, or an ISO 8601 time. Raises InvalidRecord for anything else."""
+    """Read the `ttl` member: a number of seconds, or an ISO 8601 time. Raises ValueError for anything else."""
+    if isinstance(member, str) and member.isdecimal():
+        member = int(member[:_MAX_TTL_DIGITS])
     if isinstance(member, (int, float)):
         if member != member:  # NaN
-            raise InvalidRecord("The answer holds a value whose ttl is not a number.")
+            raise ValueError("the ttl is not a number")
         # The limit comes first: a JSON number can have too many digits for a float.
         return Ttl(float(max(-_MAX_SECONDS, min(member, _MAX_SECONDS))))
+    # Python has no leap seconds (ISO 8601-1:2019, section 4.3.1).
+    when = datetime.fromisoformat(member.replace(":60", ":59"))
     try:
-        when = datetime.fromisoformat(member)
         # A time without a zone is UTC, like all times of the handle system.
         return Ttl((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp(), absolute=True)
-    except (ValueError, OverflowError) as error:
-        raise InvalidRecord(
-            f"The answer holds a value whose ttl {member[:40]!r} is neither seconds nor an ISO 8601 time."
-        ) from error
+    except OverflowError as error:
+        raise ValueError(str(error)) from error
 
 
 def _has_long_number(raw: bytes) -> bool:

@@ -80,8 +80,6 @@ def test_another_response_code_is_a_refusal(code: int) -> None:
         b'{"responseCode":1,"handle":"10.1000/182","values":[{"type":"URL","data":"x"}]}',
         b'{"responseCode":1,"handle":"10.1000/182","values":[{"index":"1","type":"URL"}]}',
         b'{"responseCode":1,"handle":"10.1000/182","values":[{"index":1,"type":7}]}',
-        b'{"responseCode":1,"handle":"10.1000/182","values":[{"index":1,"type":"URL","ttl":"soon"}]}',
-        b'{"responseCode":1,"handle":"10.1000/182","values":[{"index":1,"type":"URL","references":[{}]}]}',
         b'{"responseCode":1,"handle":"10.9999/other","values":[]}',
         b'{"responseCode":100,"handle":"10.9999/other"}',
         b'{"responseCode":1,"handle":"x","values":' + b"[" * 20000 + b"]" * 20000 + b"}",

@@ -140,8 +140,3 @@ def test_a_refusal_repeats_at_most_200_characters_of_the_upstream() -> None:
     with pytest.raises(ServerRefused) as caught:
         read_answer(json.dumps({"responseCode": 2, "message": "m" * 201}).encode(), "10.1000/182")
     assert caught.value.detail == "m" * 200
-
-
-def test_a_ttl_that_is_not_a_time_is_repeated_up_to_40_characters() -> None:
-    with pytest.raises(UnusableAnswer, match=f"'{'x' * 40}'"):
-        read_value(b'{"index":1,"type":"X","ttl":"' + b"x" * 41 + b'"}')

@@ -102,6 +102,8 @@ def test_a_number_with_too_many_digits_is_refused_and_the_same_digits_in_a_strin
         ("2030-01-01T00:00:00Z", Ttl(1893456000, absolute=True)),
         ("2030-01-01T02:00:00+02:00", Ttl(1893456000, absolute=True)),
         ("2030-01-01T00:00:00", Ttl(1893456000, absolute=True)),
+        ("2016-12-31T23:59:60Z", Ttl(1483228799, absolute=True)),
+        ("60", Ttl(60)),
     ],
 )
 def test_a_ttl_is_seconds_or_an_iso_time_in_utc(given: int | float | str, expected: Ttl) -> None:
@@ -114,9 +116,25 @@ def test_a_time_without_a_zone_is_utc_wherever_the_machine_is() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "soon", "86400s", "2030-13-01T00:00:00Z", float("nan")])
-def test_any_other_ttl_is_an_invalid_answer(given: float | str) -> None:
-    with pytest.raises(UnusableAnswer):
+def test_any_other_ttl_cannot_be_read(given: float | str) -> None:
+    with pytest.raises(ValueError):
         read_ttl(given)
+
+
+@table(
+    ("member", "odd"),
+    [
+        ("ttl", '""'), ("ttl", '"soon"'), ("ttl", "true"), ("ttl", "[]"), ("ttl", '{"a":1}'), ("ttl", "1e400"),
+        ("timestamp", "[1]"), ("timestamp", "1.5"), ("permissions", "1110"), ("references", '[{"handle":1}]'),
+        ("references", '"x"'),
+    ],
+)  # fmt: skip
+def test_a_member_that_cannot_be_read_is_named_and_the_value_stays(member: str, odd: str) -> None:
+    members = {"index": "1", "type": '"URL"', "data": '"http://example.org/"'} | {member: odd}
+    raw = ("{" + ",".join(f'"{name}":{text}' for name, text in members.items()) + "}").encode()
+    read = read_value(raw)
+    assert (read.unread, read.text, read.raw) == ((member,), "http://example.org/", raw)
+    assert (read.ttl, read.timestamp, read.permissions, read.references) == (DEFAULT_TTL, None, "1110", ())
 
 
 def test_a_ttl_of_millions_of_years_is_bounded() -> None:

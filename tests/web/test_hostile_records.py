@@ -346,3 +346,18 @@ async def test_any_record_is_answered(proxy: Proxy, values: list[tuple[str, str]
     proxy.upstream.put("10.5555", [value(n, *one) for n, one in enumerate(values, 1)])
     path, accept = FACES[face]
     check(await proxy.get(path, accept=accept))
+
+
+@table(
+    "member",
+    [{"ttl": ""}, {"ttl": True}, {"ttl": "soon"}, {"timestamp": [1]}, {"permissions": 1110}, {"references": "x"}],
+)
+async def test_a_member_that_cannot_be_read_is_named_and_the_record_stays(proxy: Proxy, member: dict[str, Any]) -> None:
+    (name,) = member
+    odd = value(2, "EMAIL", "a@example.org") | member
+    proxy.upstream.put(NAME, values=[URL, odd])
+    got = await proxy.get(f"/{NAME}")
+    assert (got.status, got["location"]) == (302, "http://example.org/")
+    assert (await proxy.get(f"/api/handles/{NAME}")).json["values"] == [URL, odd]
+    page = await proxy.get(f"/{NAME}?noredirect", accept="text/html")
+    assert f"Not readable, so the usual value counts: {name}" in page.text

@@ -127,6 +127,8 @@ def _report(counts: Counter[str], target: Path) -> None:
         f"{counts['private']} values that the public may not read, left out; {counts['empty']} records have no others"
     )
     print(f"{counts['signed']} records have a signature of their values, {counts['verified']} by a key of the dump")
+    if counts["unread"]:
+        print(f"{counts['unread']} signatures cannot be read; their records are imported with them as they stand")
 
 
 def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[_Flaw]]:
@@ -246,13 +248,18 @@ class _Records:
             place = f": the signature at index {value['index']}"
             try:
                 signature = read_signature(read_value_data(value).decode())
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                # It proves nothing, and says nothing against the record. Its value stays as the server has it.
+                self.counts["unread"] += 1
+                continue
+            try:
                 changed = signature.find_changed(values)
                 key = self._keys.get(signature.issuer.upper())
                 if key is not None:
                     signature.verify(key)
                     verified += 1
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise UnusableRecord(handle, f"{place} cannot be read: {str(error)[:200]}") from error
+                raise UnusableRecord(handle, f"{place} cannot be compared: {str(error)[:200]}") from error
             except (SignatureInvalid, MalformedMessage) as error:
                 raise UnusableRecord(handle, f"{place} was not made by {signature.issuer[:200]}") from error
             if signature.subject.upper() != handle.upper():

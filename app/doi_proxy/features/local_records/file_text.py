@@ -244,6 +244,9 @@ def _read_values(table: Mapping[str, Any]) -> records.LocalAnswer:
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
         raise toml_text.WrongTable(f"values is not JSON: {error}", "values") from error
+    unread = next((f"{name} of the value {value.index}" for value in record.values for name in value.unread), None)
+    if unread is not None and not isinstance(given, str):
+        raise toml_text.WrongTable(f"values: {unread} cannot be read", "values")
     if not record.values:
         # A name whose values are all private exists (RFC 3651, section 3.1). As JSON text, "[]" says so on purpose.
         if isinstance(given, str):
