@@ -62,6 +62,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     # The second reads the URL of an egress proxy as the first does.
     "httpx": frozenset({"upstream", "features.native"}),
     "mcp": frozenset({"features.assistants"}),
+    # It takes 40 GB for some texts of 100 kB.
+    "tomllib": frozenset({"system.toml_text"}),
     # The second connects only to addresses that it has compared.
     "aiohttp": frozenset({"upstream", "features.metadata"}),
     "yarl": frozenset({"upstream"}),
@@ -408,6 +410,14 @@ def count_arguments(function: Function) -> int:
     )
 
 
+def breaks_printer(of: Module) -> Iterator[str]:
+    """JSON that is printed by other means than `print_json`: a record can have what a terminal obeys."""
+    calls = [node for node in ast.walk(of.tree) if isinstance(node, ast.Call)]
+    for call in calls if of.name != "doi_proxy.system.standard_streams" else ():
+        if ast.unparse(call.func) == "print" and "json.dumps(" in ast.unparse(call):
+            yield f"{of.name}:{call.lineno} prints JSON; call print_json"
+
+
 def find_homes(of: Iterable[Module]) -> dict[str, list[str]]:
     """The modules that define each public class and function."""
     homes: dict[str, list[str]] = {}
@@ -428,6 +438,7 @@ RULES: Final[dict[str, Rule]] = {
     "deciding is pure": breaks_purity,
     "nothing happens at import": breaks_import_silence,
     "files are opened in one place": breaks_file_homes,
+    "JSON is printed in one place": breaks_printer,
 }
 
 
@@ -574,6 +585,11 @@ def test_a_deed_at_import_is_seen(text: str) -> None:
 def test_a_file_opened_elsewhere_is_seen(text: str) -> None:
     assert [*breaks_file_homes(module("doi_proxy.web.look", text))]
     assert not [*breaks_file_homes(module("doi_proxy.system.files", text))]
+
+
+def test_json_that_is_printed_elsewhere_is_seen() -> None:
+    text = "import json\ndef f(record): print(json.dumps(record, ensure_ascii=False))"
+    assert [*breaks_printer(module("doi_proxy.features.admin.command", text))]
 
 
 def test_what_is_called_open_and_opens_no_file_is_left_alone() -> None:

@@ -312,12 +312,17 @@ def test_an_empty_path_is_not_the_current_folder(tmp_path: Path) -> None:
         load({"seed": ""}, {})
 
 
+def test_a_key_with_thousands_of_dots_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    path = tmp_path / "doi-proxy.toml"
+    path.write_text("[server]\n" + ".".join("a" * 30_000) + " = 1\n")
+    with pytest.raises(ConfigurationError, match=r"line 2: the settings file cannot be read: a key has too many dots"):
+        load({}, {}, path)
+
+
 def test_a_text_without_quotation_marks_gets_that_advice(tmp_path: Path) -> None:
     path = tmp_path / "doi-proxy.toml"
     path.write_text("[server]\nmetadata = on\n")
-    with pytest.raises(
-        ConfigurationError, match=r"line 2, column 12\); in a TOML file, a text .* needs quotation marks"
-    ):
+    with pytest.raises(ConfigurationError, match=r"line 2: .*; in a TOML file, a text .* needs quotation marks"):
         load({}, {}, path)
 
 

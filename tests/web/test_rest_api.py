@@ -184,8 +184,15 @@ async def test_an_address_that_is_too_long_is_refused_by_the_api(proxy: Proxy, t
     assert reply.json["responseCode"] in (4, 102)
 
 
-async def test_an_empty_handle_and_an_unknown_endpoint_say_what_the_reference_says(proxy: Proxy) -> None:
-    assert (await proxy.get("/api/handles/")).body == b'{"responseCode":102,"message":"Empty handle invalid"}'
+@table("name", ["", "/", "//", "%2F", "?lenient=true", "/?lenient=true"])
+async def test_a_name_of_slashes_alone_is_empty_and_not_sent_upstream(proxy: Proxy, name: str) -> None:
+    queries = proxy.upstream.queries()
+    got = await proxy.get(f"/api/handles/{name}")
+    assert (got.status, got.body) == (400, b'{"responseCode":102,"message":"Empty handle invalid"}')
+    assert proxy.upstream.queries() == queries
+
+
+async def test_an_unknown_endpoint_says_what_the_reference_says(proxy: Proxy) -> None:
     unknown = b'{"responseCode":4,"message":"Unknown HTTP API endpoint GET /api/foo"}'
     assert (await proxy.get("/api/foo")).body == unknown
 

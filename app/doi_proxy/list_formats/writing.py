@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from doi_names.code_point import CodePoint
+from doi_proxy.system.standard_streams import printable
 
 #: The members of one row.
 Members = Mapping[str, Any]
@@ -213,12 +213,3 @@ def _show(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return printable(_cell(value))
-
-
-def printable(text: str) -> str:
-    """A text for a terminal. A character that is not graphic becomes its notation, such as <U+200B>."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else f"<{CodePoint(character, 0).notation}>" for character in text
-    )

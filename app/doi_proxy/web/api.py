@@ -159,9 +159,11 @@ class RestApi:
 def _read_name(path: bytes, parameters: Parameters) -> HandleName:
     """The name as it stands or, with `lenient`, as in the path of a resolution URL. Raises InvalidName."""
     raw = path[len(HANDLES) :]
-    if parameters.pairs and is_true(parameters.first(LENIENT)):
-        return read_path(b"/" + raw)
-    return read_exact(raw)
+    is_lenient = parameters.pairs and is_true(parameters.first(LENIENT))
+    name = read_path(b"/" + raw) if is_lenient else read_exact(raw)
+    if not name.text.strip("/"):
+        raise EmptyName  # an upstream would read the path without a name
+    return name
 
 
 def write_answer(resolution: Resolution, options: ResolveOptions) -> tuple[ResponseCode, bytes]:

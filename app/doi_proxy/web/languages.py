@@ -7,7 +7,6 @@ are plain text with `{placeholders}`.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,6 +17,7 @@ from markupsafe import Markup, escape
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.package_files import has_package_file, read_package_file
+from doi_proxy.system.toml_text import TomlProblem, parse_toml
 
 #: Our languages. The first is the default, and every other language has its keys and placeholders.
 LANGUAGES: Final = ("en", "de", "fr", "es")
@@ -139,9 +139,9 @@ def read_packaged(package: str, name: str) -> Mapping[str, str]:
 def read_texts(where: str, toml: str) -> dict[str, str]:
     """Read a catalogue: tables of texts, whose keys are joined by a dot. Raises ConfigurationError, naming `where`."""
     try:
-        tables = tomllib.loads(toml)
-    except (ValueError, RecursionError) as error:  # also a number or a date that Python cannot represent
-        raise ConfigurationError(f"{where}: the language file cannot be read: {error}") from error
+        tables = parse_toml(toml)
+    except TomlProblem as error:
+        raise ConfigurationError(f"{where}, line {error.line}: the language file cannot be read: {error}") from error
     return flatten_texts(where, tables)
 
 

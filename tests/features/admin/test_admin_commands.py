@@ -53,6 +53,12 @@ async def test_a_proxy_without_a_store_is_reached_over_http(capsys: pytest.Captu
         assert capsys.readouterr().out == f"{NAME}: refreshed\n"
         assert await run("cache", "show", "--server", server, f"https://doi.org/{NAME}") == 0
         assert json.loads(capsys.readouterr().out)["state"] == "fresh"
+        upstream.put(NAME, url="http://here.example/\u009b31m\u202e")
+        assert await run("cache", "refresh", "--server", server, NAME) == 0
+        capsys.readouterr()
+        assert await run("cache", "show", "--server", server, NAME) == 0
+        shown = capsys.readouterr().out
+        assert (shown.rstrip("\n").isprintable(), r"\u009b31m\u202e" in shown) == (True, True)
         assert await run("cache", "refresh", "--server", server, "--prefix", "10.1000", "--limit", "7") == 0
         assert capsys.readouterr().out == "refreshed 1, failed 0, left out 0\n"
         assert await run("cache", "purge", "--server", server, "--dry-run", "--all") == 0

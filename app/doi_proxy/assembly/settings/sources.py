@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.files import explain_failure, read_regular
 from doi_proxy.system.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
 from doi_proxy.system.redaction import redact
+from doi_proxy.system.toml_text import TomlProblem, parse_toml
 
 #: The table whose keys have no prefix.
 _UNPREFIXED: Final = "server"
@@ -94,11 +94,12 @@ def _read_secret(key: str, path: Path) -> str:
 def _read_toml(path: Path) -> dict[str, SourcedValue]:
     try:
         text = read_regular(path, _MAX_FILE_BYTES).decode("utf-8-sig")
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = parse_toml(text)
+    except TomlProblem as error:
         remedy = 'in a TOML file, a text such as "on" or "30d" needs quotation marks'
-        raise ConfigurationError(f"{path}: the settings file cannot be read: {error}; {remedy}") from error
-    except (OSError, ValueError, RecursionError) as error:  # of tomllib also for a number that Python cannot represent
+        place = f"{path}, line {error.line}"
+        raise ConfigurationError(f"{place}: the settings file cannot be read: {error}; {remedy}") from error
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: the settings file cannot be read: {explain_failure(error)}") from error
     lines = _find_lines(text)
     values: dict[str, SourcedValue] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from doi_proxy.features.command import (
 from doi_proxy.proxy_client.admin import AdminClient
 from doi_proxy.proxy_client.running_proxy import open_client
 from doi_proxy.resolver.options import Conditions
+from doi_proxy.system.standard_streams import print_json
 from doi_proxy.upstream.source import Priority
 
 # --- On a running proxy -------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def _print_each(names: Sequence[HandleName], find: Any) -> int:
     status = 0
     for name in names:
         try:
-            print(json.dumps(find(name), ensure_ascii=False))
+            print_json(find(name))
         except FAILURES as error:
             print(f"doi-proxy: {error.message}", file=sys.stderr)
             status = 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from doi_proxy.cache.store import StoreStats
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.command import Stores
 from doi_proxy.system.progress import Bar, progress
+from doi_proxy.system.standard_streams import print_json
 from handle_protocol.answer import ResponseCode
 
 #: Entries of which `show` counts the fresh, stale and negative ones without --every-entry. It takes two seconds.
@@ -30,7 +30,7 @@ async def show_counts(stores: Stores, *, every_entry: bool) -> int:
             with progress("counting", store.entries) as bar:
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}
-    print(json.dumps(facts))
+    print_json(facts)
     return 0 if store.healthy else 1
 
 

@@ -19,6 +19,7 @@ from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.command import Command, CommandContext, add_format, add_server, read_argument, set_usage
 from doi_proxy.proxy_client.exchange import ProxyFailure
 from doi_proxy.proxy_client.running_proxy import may_read, open_client
+from doi_proxy.system.standard_streams import print_json, printable
 
 _PATH: Final = b"/admin/explain"
 #: The settings of the process that explains without a running proxy.
@@ -53,7 +54,7 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
     parameters |= {"doi": read_argument(namespace.doi).text} | ({"fetch": "true"} if namespace.fetch else {})
     report, note = _ask(context, namespace.server, parameters)
     if namespace.format == "json":
-        print(json.dumps(report, ensure_ascii=False))
+        print_json(report)
         return 0
     print(note, file=sys.stderr)
     print(write_report(report, shutil.get_terminal_size().columns))
@@ -145,7 +146,7 @@ def write_report(report: Mapping[str, Any], width: int) -> str:
             indent = " " * _COLUMN
             for line in text.splitlines():
                 lines += textwrap.wrap(line, max(width, 60), initial_indent=indent, subsequent_indent=indent)
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 COMMANDS: Final = (Command("explain", _add_arguments, _run),)

@@ -29,6 +29,7 @@ from doi_proxy.list_formats.list_stream import ListParser, ListSource, require_f
 from doi_proxy.system.interruption import INTERRUPTED, stop_on_signals
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress, shows_progress
+from doi_proxy.system.standard_streams import printable
 from doi_proxy.upstream.guard import RecordQuery
 
 #: The formats of files of references: their rows have keys.
@@ -259,7 +260,7 @@ def _explain_failures(rows: Sequence[ListRow]) -> None:
     for row in rows:
         if row.verdict not in GOOD:
             message = f": {row.message}" if row.message else ""
-            print(f"{writing.printable(row.input)}: {row.verdict.value}{writing.printable(message)}", file=sys.stderr)
+            print(f"{printable(row.input)}: {row.verdict.value}{printable(message)}", file=sys.stderr)
 
 
 def _is_terminal_output(choice: ResolveChoice) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from starlette.routing import BaseRoute
 
 from doi_proxy.features.openapi.models import AgencyModel, HandleAnswerModel, ProblemModel
 from doi_proxy.system.package_files import read_package_file
+from doi_proxy.system.toml_text import parse_toml
 from doi_proxy.web.media_types import JSON, NDJSON, TEXT
 
 #: A part of an OpenAPI document.
@@ -42,7 +42,7 @@ def write_document(
 ) -> Part:
     """The document about the routes of FastAPI, those of the admin API, and the paths of names."""
     data, examples = (read_package_file(__package__, name).decode() for name in ("api.toml", "examples.json"))
-    api = _Api(tomllib.loads(data), json.loads(examples))
+    api = _Api(parse_toml(data), json.loads(examples))
     every = [*routes, *admin_routes]
     document = get_openapi(
         **api.data["info"], version=version, routes=every, servers=[{"url": server_url}], tags=api.data["tags"]

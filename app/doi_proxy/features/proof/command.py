@@ -14,6 +14,7 @@ from doi_proxy.features.command import Command, CommandContext, set_usage
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.native.feature import Native
 from doi_proxy.system.files import explain_failure, read_regular
+from doi_proxy.system.standard_streams import printable
 from handle_protocol.errors import HandleProtocolError
 
 
@@ -50,7 +51,8 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
         )
     at = time.time() if namespace.at is None else namespace.at
     try:
-        print(verify_document(read_regular(namespace.file, MAX_DOCUMENT_BYTES), root, at))
+        text = verify_document(read_regular(namespace.file, MAX_DOCUMENT_BYTES), root, at)
+        print("\n".join(map(printable, text.splitlines())))
     except OSError as error:
         print(f"doi-proxy: {namespace.file}: {explain_failure(error)}", file=sys.stderr)
     except HandleProtocolError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
@@ -17,6 +16,7 @@ from doi_proxy.features.setup.machine_checks import find_admin_listener_problems
 from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 from doi_proxy.server.certificate_check import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
+from doi_proxy.system.standard_streams import print_json, printable
 
 _SUMMARIES: Final = ("No errors and no warnings.", "There are warnings.", "There are errors.")
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
@@ -45,9 +45,9 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
     """Print findings as lines, or as one JSON object. Returns the exit status."""
     status = exit_status(findings)
     if as_json:
-        print(json.dumps({"status": status, "findings": [asdict(finding) for finding in findings]}, ensure_ascii=False))
+        print_json({"status": status, "findings": [asdict(finding) for finding in findings]})
         return status
     for finding in sorted(findings, key=lambda finding: ("error", "warning", "note").index(finding.severity)):
-        print(f"{finding.severity}: {finding}")
+        print(printable(f"{finding.severity}: {finding}"))
     print(_SUMMARIES[status])
     return status

@@ -6,7 +6,6 @@ import difflib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.files import Replacement, explain_failure, read_regular
 from doi_proxy.system.options import Settings
 from doi_proxy.system.redaction import MASK, redact
+from doi_proxy.system.toml_text import TomlProblem, parse_toml
 
 #: The largest file that is compared.
 _MOST_BYTES: Final = 1024 * 1024
@@ -92,14 +92,14 @@ def change_settings(settings: Settings, text: str, values: Mapping[str, Any]) ->
     changed = text
     for name, value in values.items():
         changed = _set_line(changed, settings.table_and_key(name), _toml_line(settings, name, value))
-    tables = {**tomllib.loads(text)}
-    for name, value in values.items():
-        table, key = settings.table_and_key(name)
-        tables[table] = {**tables.get(table, {}), key: value}
     # A form of TOML that _set_line does not know, such as a value of several lines.
     try:
-        is_right = tomllib.loads(changed) == tables
-    except tomllib.TOMLDecodeError:
+        tables = parse_toml(text)
+        for name, value in values.items():
+            table, key = settings.table_and_key(name)
+            tables[table] = {**tables.get(table, {}), key: value}
+        is_right = parse_toml(changed) == tables
+    except TomlProblem:
         is_right = False
     if not is_right:
         names = ", ".join(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -12,6 +11,7 @@ from doi_proxy.features.command import CommandContext
 from doi_proxy.features.setup.described_settings import ShownSetting, describe_settings
 from doi_proxy.proxy_client.running_proxy import open_client
 from doi_proxy.system.redaction import MASK
+from doi_proxy.system.standard_streams import print_json
 
 Step = Literal["reload", "restart"]
 
@@ -56,7 +56,7 @@ def compare_running(context: CommandContext, server: str | None, *, as_json: boo
         raise DoiProxyError(f"{client.label}: its answer has no setting of this release; check the URL")
     found = [*find_differences(running, here, context.settings.reloadable())]
     if as_json:
-        print(json.dumps({"server": client.label, "differences": [asdict(each) for each in found]}, ensure_ascii=False))
+        print_json({"server": client.label, "differences": [asdict(each) for each in found]})
     else:
         print("\n".join(_describe(found, client.label)))
     return 1 if found else 0

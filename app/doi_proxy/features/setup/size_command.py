@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.features.setup.sizing import Has, Load, need_of, write_rows
+from doi_proxy.system.standard_streams import print_json
 
 if TYPE_CHECKING:
     from doi_proxy.system.options import Settings
@@ -21,7 +21,7 @@ def show_size(settings: Settings, load: Load, answer: float | None, *, as_json: 
     need = need_of(load, answer or _ANSWER, settings.cache_ttl_ceiling, settings.cache_grace)
     if as_json:
         found = {**asdict(need), "load": load._asdict(), "first_limit": need.first_limit(has)}
-        print(json.dumps({**found, "advice": need.advice(has)}))
+        print_json({**found, "advice": need.advice(has)})
         return 0
     print(
         f"{load.mean * 86_400:,.0f} requests a day, and an upstream that answers in {need.answer:g} s. "

@@ -10,6 +10,7 @@ from doi_proxy.features.status.models import HistoryPoint, Status
 from doi_proxy.features.status.numbers import write_count, write_number, write_share
 from doi_proxy.features.status.plot import HOUR, Span, count_bands
 from doi_proxy.features.status.summary import write_clock, write_event, write_problem, write_start, write_uptime
+from doi_proxy.system.standard_streams import printable
 from doi_proxy.web.languages import Catalogue
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
@@ -149,4 +150,4 @@ class StatusText:
 
 def _clean(text: str) -> str:
     """A text of another machine, without control characters, which a terminal would obey."""
-    return "".join(character if character.isprintable() else "?" for character in html.unescape(text))
+    return printable(html.unescape(text))

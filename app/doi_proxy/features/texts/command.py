@@ -81,7 +81,7 @@ def _describe(parsed: ParsedText) -> Iterator[str]:
 
 def _printable(text: str) -> str:
     """The text for a terminal, cut."""
-    from doi_proxy.list_formats.writing import printable
+    from doi_proxy.system.standard_streams import printable
 
     return printable(text[:_MAX_SHOWN_CHARACTERS] + "…" if len(text) > _MAX_SHOWN_CHARACTERS else text)
 
