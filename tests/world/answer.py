@@ -75,8 +75,8 @@ def check_reply(reply: Reply, method: str, path: bytes, *, is_streamed: bool) ->
         assert _TOKEN.fullmatch(name), f"{name!r} is not a field name"
         assert _FIELD_VALUE.fullmatch(value), f"{name!r}: {value!r} is not a field value"
     assert not [name for name in _ONCE if len(reply.all(name)) > 1], f"sent twice: {reply.fields}"
-    # Pages of other sites may read every answer except those of the admin API and of the status.
-    is_status = path == b"/status" and method != "OPTIONS"
+    # Pages of other sites may read every answer except those for operators.
+    is_status = path in (b"/status", b"/metrics") and method != "OPTIONS"
     is_own = is_status or ("cross-origin-resource-policy", "same-origin") in reply.fields
     is_shared = not is_own and find_route("GET", path, _ADMIN) != "operation"
     assert reply["access-control-allow-origin"] == ("*" if is_shared else None)

@@ -46,7 +46,7 @@ async def run(*arguments: str) -> int:
 
 
 async def test_a_proxy_without_a_store_is_reached_over_http(capsys: pytest.CaptureFixture[str]) -> None:
-    async with serving() as (server, _upstream):
+    async with serving() as (server, upstream):
         assert await run("cache", "show", "--server", server, NAME) == 1
         assert "no entry" in capsys.readouterr().err
         assert await run("cache", "refresh", "--server", server, NAME) == 0

@@ -108,8 +108,21 @@ async def test_no_page_of_another_site_may_read_it(proxy: Proxy) -> None:
 async def test_who_may_see_it(settings: dict[str, Any], client: str | None, status: int) -> None:
     async with Proxy(**settings) as proxy:
         for accept in ("text/html", "*/*"):
-            reply = await proxy.ask("GET", "/status", client=client, accept=accept)
+            reply = await proxy.ask("GET", "/status", client=client, accept=accept, host="localhost:8000")
             assert reply.status == status
+
+
+@table(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8000", 200), ("[::1]:8000", 200), ("server", 200), ("doi.example.org", 200),
+        ("DOI.example.org:443", 200), ("rebound.example", 403), ("127.0.0.1.rebound.example:8000", 403),
+    ],
+)  # fmt: skip
+async def test_it_is_not_shown_under_the_name_of_another_site(host: str, status: int) -> None:
+    """A name of another site that leads to this machine for a moment makes a page of that site our page."""
+    async with Proxy(public_url="https://doi.example.org") as proxy:
+        assert (await proxy.get("/status", client="127.0.0.1", host=host)).status == status
 
 
 @pytest.mark.parametrize("networks", ["", "198.51.100.0/24", "0.0.0.0/0, ::/0"])

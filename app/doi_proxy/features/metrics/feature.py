@@ -75,10 +75,13 @@ class Metrics(feature.Feature, Service):
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the route."""
+        from doi_proxy.endpoints.operators import OperatorPath
         from doi_proxy.features.metrics.gauges import expose
         from doi_proxy.features.metrics.http import add_metrics
 
         self._own_api = face.own_api
+        # Prometheus names a target as it likes, from wherever it runs.
+        OperatorPath(face, "/metrics", ("0.0.0.0/0", "::/0"), None)
         add_metrics(app, lambda accept: expose(self._core, self.state, self.features, self.exposition, accept))
 
     async def start(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, field_validator
@@ -15,7 +14,7 @@ from doi_proxy.system.options import SettingsGroup, require_networks
 from doi_proxy.system.setting_values import TextList
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from fastapi import FastAPI, Request
 
     from doi_proxy.features.status.clients import ClientCounts
     from doi_proxy.features.status.keeping import StatusKeeper
@@ -104,28 +103,27 @@ class StatusPages(feature.Feature, Service):
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the routes, that of /status also behind the gates of operators."""
+        from doi_proxy.endpoints.operators import OperatorPath
         from doi_proxy.features.status.http import add_health
         from doi_proxy.features.status.models import STATUS_PATH
         from doi_proxy.features.status.page import add_status
-        from doi_proxy.networks.network_list import EVERYONE, NetworkList
 
         self._reader.services = opened.services
         add_health(app, self._describe_readiness)
-        networks = [ip_network(network) for network in self.context.settings.group(StatusSettings).status_networks]
-        is_public, seeing = set(networks) >= EVERYONE, NetworkList(networks)
-        # If every client may see the page, only those of listed networks see its prefixes.
-        trusted = NetworkList(network for network in networks if network not in EVERYONE)
+        settings = self.context.settings
+        path = OperatorPath(face, STATUS_PATH, settings.group(StatusSettings).status_networks, settings.public_url)
 
-        async def read(address: str) -> Status | None:
-            if not is_public and address not in seeing:
+        async def read(request: Request) -> Status | None:
+            if not path.is_seen(request):
                 return None
-            return await self._read(self._shown if address in trusted else None)
+            # If every client may see the page, only those of listed networks see its prefixes.
+            is_trusted = request.client is not None and request.client.host in path.trusted
+            return await self._read(self._shown if is_trusted else None)
 
         add_status(app, read, face.pages, face.link)
-        face.private.add(STATUS_PATH.encode())
         for gate in opened.gates:
             gate.add_path(STATUS_PATH.encode())
-            add_status(gate.app, lambda address: self._read(self._shown), face.pages, face.link, is_described=False)
+            add_status(gate.app, lambda request: self._read(self._shown), face.pages, face.link, is_described=False)
 
     async def _describe_readiness(self) -> Readiness:
         """The body of /readyz."""

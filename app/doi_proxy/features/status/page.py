@@ -43,13 +43,13 @@ _FORMAT = Query(description="`json` or `html`; without it, `Accept` decides.")
 
 def add_status(
     app: FastAPI,
-    read: Callable[[str], Awaitable[Status | None]],
+    read: Callable[[Request], Awaitable[Status | None]],
     pages: Pages,
     link: Link,
     *,
     is_described: bool = True,
 ) -> None:
-    """Add the route to an application. `read` returns None for the address of a client that may not see the status."""
+    """Add the route to an application. `read` returns None for a request that may not see the status."""
 
     @app.get(
         STATUS_PATH,
@@ -68,7 +68,7 @@ def add_status(
     ) -> Response:
         wants_page = format == "html" or (format is None and media_types.HTML in request.headers.get("accept", ""))
         language = choose_language(request.headers.get("accept-language"), pages.languages)
-        found = await read(request.client.host if request.client else "")
+        found = await read(request)
         if found is None:
             return _refuse(pages, link, language) if wants_page else _problem(link)
         # A turn for the numbers, and one for what shows them.
@@ -116,7 +116,10 @@ def _refuse(pages: Pages, link: Link, language: str) -> Response:
     return _respond(body, HTML, *PAGE_POLICY, status=403)
 
 
-_REASON = "The status is not shown to this network; add it to status_networks, or send the token of the admin API."
+_REASON = (
+    "The status is not shown to this network, or not under this host; add the network to status_networks, set public_url "
+    "to the host, or send the token of the admin API."
+)
 
 
 def _problem(link: Link) -> Response:
