@@ -25,7 +25,7 @@ def test_an_entry_beyond_the_ceiling_is_fresh_until_the_ceiling() -> None:
 
 def test_an_answer_of_a_machine_whose_clock_is_ahead_is_fresh_for_the_ceiling_from_now() -> None:
     bounded = bound_times(entry(fetched_at=NOW + MAX_SKEW), NOW, CEILING)
-    assert bounded.ttl_left(NOW) == CEILING
+    assert bounded.fresh_until == NOW + CEILING
 
 
 def test_a_record_fetched_in_the_future_is_stale_and_the_oldest_of_all() -> None:

@@ -257,6 +257,23 @@ async def test_a_page_has_no_expires(proxy: Proxy, target: str) -> None:
     assert (await proxy.get(target))["expires"] is None
 
 
+@table(("path", "lifetime"), [("/10.1000/182", 600), ("/api/handles/10.1000/182", 600), ("/10.5555/unknown", 60)])
+@table("step", [-3_600, -30])
+async def test_after_the_clock_was_set_back_nothing_that_is_sent_exceeds_the_lifetime_of_the_record(
+    path: str, lifetime: int, step: int
+) -> None:
+    async with Proxy() as proxy:
+        proxy.upstream.put("10.1000/182", url=HANDBOOK, ttl=600)
+        for _ in range(3):
+            await proxy.get(path)
+        proxy.clock.advance(step)
+        for _ in range(2):
+            got = await proxy.get(path)
+            (ttl,) = re.findall(r"ttl=(-?[0-9]+)", got["cache-status"] or "")
+            assert int(ttl) <= lifetime and (got.max_age or 0) <= lifetime
+            assert got.expires is None or got.expires <= proxy.clock() + lifetime
+
+
 async def test_a_not_found_page_may_be_kept_for_the_negative_ttl() -> None:
     async with Proxy(cache_negative_ttl=60) as proxy:
         await proxy.get("/10.5555/unknown")

@@ -47,7 +47,7 @@ class OperatorPath:
         )
 
     def _is_named(self, host: str | None) -> bool:
-        """Whether a host is an address, a name without a dot, which is no name of another site, or that of this service."""
+        """Whether a host is an address, the host of this service, or a name without a dot, as no other site has one."""
         return not host or "." not in host or host == self._public_host or read_address(host) is not None
 
 

@@ -92,7 +92,9 @@ class PreparedReply(msgspec.Struct, gc=False):
     def write_head(self, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes) -> None:
         """Write the head for a second. `found` and `followed` are the records of the chain, in its order."""
         entry = found.entry
-        if found.origin is not HIT or followed or self.countdown is None:
+        # A record from after this second is of a clock that was set back: its Expires is not that of the record.
+        is_usual = found.origin is HIT and entry.fetched_at <= second + 1.0
+        if not is_usual or followed or self.countdown is None:
             chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
             freshness = header_lines(self.freshness(chain, second))
         else:

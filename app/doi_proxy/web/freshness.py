@@ -94,7 +94,7 @@ class Freshness:
         hit = chain.last
         if hit.origin is not HIT or chain.aliases:
             return self.of_redirect(chain, now)
-        return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age, hit.entry.answer.is_verified)
+        return _of_redirect_hit(hit.entry.ends_at(now), now, self._max_age, hit.entry.answer.is_verified)
 
     def of_page(
         self, chain: Chain, now: int, facts: ClientFact = NO_FACTS, *, signature: str | None = None
@@ -114,7 +114,7 @@ class Freshness:
         """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""
         if resolution.origin is HIT:
             entry = resolution.entry
-            return _of_json_hit(entry.fetched_at, entry.fresh_until, now, self._max_age, entry.answer.is_verified)
+            return _of_json_hit(entry.fetched_at, entry.ends_at(now), now, self._max_age, entry.answer.is_verified)
         status = cache_status(resolution, now, is_verified=resolution.is_verified)
         if resolution.origin is Origin.BYPASSED:
             return (NO_STORE, status)
@@ -138,7 +138,7 @@ def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, 
         # It has no TTL. A client keeps it as long as any answer, or until its last day ends.
         until = max(now, min(resolution.entry.fresh_until, now + max_age))
         return until, until - now
-    until = max(now, resolution.entry.fresh_until)
+    until = max(now, resolution.entry.ends_at(now))
     return until, min(until - now, max_age)
 
 

@@ -117,8 +117,8 @@ def _refuse(pages: Pages, link: Link, language: str) -> Response:
 
 
 _REASON = (
-    "The status is not shown to this network, or not under this host; add the network to status_networks, set public_url "
-    "to the host, or send the token of the admin API."
+    "The status is not shown to this network, or not under this host; add the network to status_networks, set"
+    " public_url to the host, or send the token of the admin API."
 )
 
 
