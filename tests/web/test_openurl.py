@@ -21,6 +21,9 @@ async def proxy() -> AsyncIterator[Proxy]:
     async with Proxy() as proxy:
         proxy.upstream.put("10.1000/demo_DOI", url=TARGET)
         proxy.upstream.put("10.1000/a<b>&c;d#e%25", url=TARGET)
+        proxy.upstream.put("10.1000/a b", url=TARGET)
+        for name in ("10.1000/a%20b", "10.1000/only%20literal"):
+            proxy.upstream.put(name, url=f"{TARGET}/literal")
         yield proxy
 
 
@@ -39,6 +42,12 @@ async def proxy() -> AsyncIterator[Proxy]:
         ("id=doi:+10.1000/demo_DOI", "KEV: a blank is a plus sign"),
         ("rft_id=info:doi/&rft_id=info:doi/10.1000/demo_DOI", "an empty field of a form"),
         ("id=&id=doi:&rft_id=&rft_id=info:doi/10.1000/demo_DOI", "empty fields of a form"),
+        ("doi=10.1000/demo_DOI", "what other software sends"),
+        ("rft.doi=10.1000%2Fdemo_DOI&rft.au=Smith", "COinS of some programs"),
+        # A URI has escapes of its own.
+        ("rft_id=info:doi/10.1000%2Fa%2520b", OPENURL),
+        ("rft_id=https%3A%2F%2Fdoi.org%2F10.1000%2Fa%2520b", OPENURL),
+        ("rft_id=info:doi/10.1000/a%3Cb%3E%26c%3Bd%2523e%252525", OPENURL),
         # The name is in the query: escapes are decoded once.
         ("id=doi:10.1000/a%3Cb%3E%26c%3Bd%23e%2525", HANDBOOK),
     ],
@@ -49,9 +58,14 @@ async def test_an_openurl_leads_where_its_name_leads(proxy: Proxy, query: str, s
         assert (got.status, got["location"]) == (302, TARGET), source
 
 
-@pytest.mark.parametrize(
-    "query", ["", "id=", "id=pmid:123", "rft_id=info:pmid/1&rft.au=doi:10.1000/demo_DOI", "doi=10.1000/x", "id=10"]
-)
+async def test_the_literal_reading_of_a_uri_counts_if_it_alone_is_registered(proxy: Proxy) -> None:
+    got = await proxy.get("/openurl?rft_id=info:doi/10.1000/only%2520literal")
+    assert (got.status, got["location"]) == (302, f"{TARGET}/literal")
+    assert (await proxy.get("/OpenURL?id=doi:10.1000/a%2520b"))["location"] == f"{TARGET}/literal"
+    assert (await proxy.get("/openurl?rft_id=info:doi/10.1000/no%2520name")).status == 404
+
+
+@pytest.mark.parametrize("query", ["", "id=", "id=pmid:123", "rft_id=info:pmid/1&rft.au=Smith", "doi=123", "id=10"])
 async def test_an_openurl_without_a_doi_is_400_and_says_what_to_send(proxy: Proxy, query: str) -> None:
     got = await proxy.get(f"/openurl?{query}")
     assert got.status == 400 and "rft_id=info:doi/" in got.text
@@ -92,6 +106,7 @@ async def test_other_parameters_work_as_ever(proxy: Proxy) -> None:
         "rft_id=https%3A%2F%2Fpublisher.example%2Fdoi%2Fabs%2F10.1000%2Fdemo_DOI",
         "id=pmid:1&rft_id=info:oclcnum/1&rft_id=see%20doi:10.1000/demo_DOI.",
         "rft_id=info:doi/doi:10.1000/demo_DOI",
+        "rft_id=info:pmid/1&rft.au=doi:10.1000/demo_DOI",
     ],
 )
 async def test_the_name_inside_another_identifier_is_suggested(proxy: Proxy, query: str) -> None:

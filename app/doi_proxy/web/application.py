@@ -285,11 +285,10 @@ class Application:
             return await which_ra.answer(request, names_part(path), client, self._face)
         if route == "home":
             return self._home(request)
+        if route == "openurl":
+            return await self._answer_openurl(request, parameters)
         name: HandleName | None = None
         try:
-            if route == "openurl":
-                # Not every sender of an OpenURL escapes the ";" of a DOI name.
-                typed = read_openurl(read_query(request.query, semicolons=False) + parameters)
             name = read_path(path) if typed is None else read_typed(typed)
             reply = await self._face.redirects.answer(request, name, parameters)
         except EmptyName:
@@ -299,6 +298,28 @@ class Application:
         if typed is not None and request.method == "POST":
             return await self._answer_text(request, parameters, typed, reply)
         return reply
+
+    async def _answer_openurl(self, request: Request, parameters: Parameters) -> responses.Reply:
+        """Answer the first reading of an OpenURL that is registered, else the likeliest one."""
+        try:
+            # Not every sender of an OpenURL escapes the ";" of a DOI name.
+            typed, *others = read_openurl(read_query(request.query, semicolons=False) + parameters)
+        except errors.NoDOIInOpenURL as error:
+            return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
+        reply = await self._answer_name(request, parameters, typed)
+        for other in others if reply.status in (400, 404) else ():
+            second = await self._answer_name(request, parameters, other)
+            reply = reply if second.status in (400, 404) else second
+        return reply
+
+    async def _answer_name(self, request: Request, parameters: Parameters, typed: str) -> responses.Reply:
+        """The redirect of a name that was typed, or the page that says why there is none."""
+        name: HandleName | None = None
+        try:
+            name = read_typed(typed)
+            return await self._face.redirects.answer(request, name, parameters)
+        except errors.FAILURES as error:
+            return self._face.errors.answer(request, error, name=name, typed=typed)
 
     async def _answer_text(
         self, request: Request, parameters: Parameters, typed: str, reply: responses.Reply

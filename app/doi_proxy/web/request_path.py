@@ -30,12 +30,16 @@ _INDEX: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 #: What stands for bytes that are not UTF-8.
 _NOT_UTF_8: Final = "\ufffd"
 
-#: The beginning of a name in an OpenURL (ANSI/NISO Z39.88-2004), to which library software sends names.
+#: The beginning of a name in an OpenURL (ANSI/NISO Z39.88-2004), to which library software sends names; after it, what
+#: only a URI has.
 _OPENURL_DOI: Final = re.compile(
-    r"[\s+]*(?:(?:doi:|info:doi/|https?:/+(?:dx\.|www\.)?doi\.org/)[\s+]*(?=\S)|(?=10\.))", re.IGNORECASE
+    r"[\s+]*(?:doi:[\s+]*(?=\S)|(?P<uri>info:doi/|https?:/+(?:dx\.|www\.)?doi\.org/)[\s+]*(?=\S)|(?=10\.))",
+    re.IGNORECASE,
 )
-#: Identifiers of an OpenURL that are searched for a name, and the characters of each: a turn of the event loop.
-_MAX_SEARCHED_IDS: Final = 4
+#: The keys of a name in an OpenURL, and those of other software that has one for DOIs alone.
+_OPENURL_KEYS: Final = ("id", "rft_id", "doi", "rft.doi")
+#: Values of an OpenURL that are searched for a name, and the characters of each: a turn of the event loop.
+_MAX_SEARCHED_VALUES: Final = 8
 _MAX_SEARCHED: Final = 512
 
 
@@ -95,19 +99,24 @@ def _decoded(text: str) -> str:
     return unquote_to_bytes(text.encode("latin-1")).decode("utf-8", "replace")
 
 
-def read_openurl(parameters: Parameters) -> str:
-    """The name in `id=doi:…` or `rft_id=info:doi/…`, else the first identifier that has a name inside.
+def read_openurl(parameters: Parameters) -> tuple[str, ...]:
+    """The text of the first DOI in an OpenURL, the likelier reading first; else of the first value with one inside.
 
-    Each is as the sender wrote it, but for blanks around its label: KEV writes a blank as "+" (ANSI/NISO Z39.88-2004,
-    section 7). Identifiers without a value are skipped. Raises NoDOIInOpenURL without any.
+    `rft_id` is a URI (ANSI/NISO Z39.88-2004, section 9). Its escapes belong to it, and not to the query. A sender that
+    did not know that meant them literally. `id=doi:` and the other keys have the bare name. What other keys have may be
+    about another work, so it comes with its key: a text in which a name is found. Raises NoDOIInOpenURL.
     """
-    values = [value for key in ("id", "rft_id") for value in parameters.all(key) if value.strip()]
-    for value in values:
+    known = [value for key in _OPENURL_KEYS for value in parameters.all(key) if value.strip()]
+    for value in known:
         if label := _OPENURL_DOI.match(value):
-            return f"{label[0].strip(' +')}{value[label.end() :]}".replace("%", "%25")
-    for value in values[:_MAX_SEARCHED_IDS]:
+            # KEV writes a blank as "+" (section 7).
+            text = f"{label[0].strip(' +')}{value[label.end() :]}"
+            literal = text.replace("%", "%25")
+            return (text, literal) if label["uri"] and literal != text else (literal,)
+    others = [f"{key}={value}" for key, value in parameters.pairs if key not in _OPENURL_KEYS]
+    for value in [*known, *others][:_MAX_SEARCHED_VALUES]:
         if find_names(value[:_MAX_SEARCHED]):
-            return value.replace("%", "%25")
+            return (value.replace("%", "%25"),)
     raise NoDOIInOpenURL
 
 

@@ -18,7 +18,7 @@ DOI_PATH: Final = b"/10."
 API_PATH: Final = b"/api/"
 #: Which RA, in lower case. A client may write it in any case.
 WHICH_RA_PATHS: Final = (b"/doira/", b"/ra/")
-#: The OpenURL entry (ANSI/NISO Z39.88-2004) to which library software sends names.
+#: The OpenURL entry (ANSI/NISO Z39.88-2004) to which library software sends names, in any case.
 OPENURL_PATH: Final = b"/openurl"
 #: Below it are the stylesheet and the pictures of the pages, and nothing else.
 STATIC_PATH: Final = b"/static/"
@@ -70,7 +70,7 @@ def find_route(method: str, path: bytes, paths: Paths = NO_PATHS) -> str:
         return paths.own_api.get(path[: path.find(b"/", len(API_PATH)) + 1] or path, "api")
     if lower.startswith(WHICH_RA_PATHS):
         return "which_ra"
-    if path == OPENURL_PATH:
+    if path.lower() == OPENURL_PATH:
         return "openurl"
     return "home" if path in _HOME_PATHS and method != "POST" else "resolve"
 
