@@ -34,7 +34,7 @@ class Bench:
     def __init__(self, clock: Clock, cache: TieredStore, resolver: Resolver) -> None:
         self.clock, self._cache = clock, cache
         self._destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
-        self._of_dois = Destinations(resolver, PrefixChain(resolver), resolves="doi", own_url="https://x.example/doi")
+        self._resolver = resolver
 
     async def put(self, name: str, *values: dict[str, object], code: ResponseCode = ResponseCode.SUCCESS) -> None:
         answer = Answer(code, msgspec.json.encode(values))
@@ -44,9 +44,10 @@ class Bench:
     def find(self, name: str, options: ResolveOptions | None = None) -> Destination | None:
         return self._destinations.find_now(DestinationQuery(HandleName(name), options or ResolveOptions()))
 
-    async def find_doi(self, name: str) -> Destination:
+    async def find_doi(self, name: str, own_url: str = "https://x.example/doi") -> Destination:
         """Where a name leads in a resolver of DOI names alone."""
-        return await self._of_dois.find(DestinationQuery(HandleName(name)), Conditions())
+        of_dois = Destinations(self._resolver, PrefixChain(self._resolver), resolves="doi", own_url=own_url)
+        return await of_dois.find(DestinationQuery(HandleName(name)), Conditions())
 
 
 @pytest.fixture
@@ -105,7 +106,16 @@ async def test_a_word_that_is_not_a_registered_short_doi_is_not_a_doi_name(bench
             await bench.find_doi(word)
 
 
-@pytest.mark.parametrize("url", ["https://x.example/doi/10.1000/182", "http://x.example/doi//doi:10.1000/182"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://x.example/doi/10.1000/182",
+        "http://x.example/doi//doi:10.1000/182",
+        "https://X.example:443/doi/10.1000/182",
+        "http://x.example./doi/10.1000/182?x=1#top",
+        "https://reader@x.example/doi/10.1000%2F182",
+    ],
+)
 async def test_a_record_whose_target_is_its_own_address_here_leads_to_its_values(bench: Bench, url: str) -> None:
     await bench.put("10.1000/182", {"index": 1, "type": "URL", "data": url})
     await bench.put("10.1000/other", {"index": 1, "type": "URL", "data": url})
@@ -113,3 +123,31 @@ async def test_a_record_whose_target_is_its_own_address_here_leads_to_its_values
     assert (found.kind, found.target, found.leads_here) == (Kind.VALUES, None, True)
     other = await bench.find_doi("10.1000/other")
     assert other.target is not None and other.target.location == url
+
+
+@pytest.mark.parametrize(
+    ("own_url", "url", "is_own"),
+    [
+        ("https://doi.org", "http://dx.doi.org/10.1000/182", True),
+        ("https://doi.org", "https://www.doi.org:443/10.1000/182?x=1", True),
+        ("https://doi.org", "https://doi.org.example/10.1000/182", False),
+        ("https://doi.org", "https://doi.org:8443/10.1000/182", False),
+        ("https://x.example:8443/doi", "https://x.example:8443/doi/10.1000/182", True),
+        ("https://x.example:8443/doi", "https://x.example/doi/10.1000/182", False),
+        ("https://x.example/doi", "https://x.example/other/10.1000/182", False),
+        ("http://[::1]:8000", "http://[::1]:8000/10.1000/182", True),
+    ],
+)
+async def test_the_own_address_is_compared_as_an_address(bench: Bench, own_url: str, url: str, is_own: bool) -> None:
+    await bench.put("10.1000/182", {"index": 1, "type": "URL", "data": url})
+    assert (await bench.find_doi("10.1000/182", own_url)).leads_here is is_own
+
+
+async def test_names_that_lead_to_each_other_end(bench: Bench) -> None:
+    for name, other in (("10.1000/1", "10.1000/2"), ("10.1000/2", "10.1000/3"), ("10.1000/3", "10.1000/1")):
+        await bench.put(name, {"index": 1, "type": "URL", "data": f"https://x.example/doi/{other}"})
+    await bench.put("10.1000/0", {"index": 1, "type": "URL", "data": "https://x.example/doi/10.1000/1"})
+    for number in (1, 2, 3):
+        assert (await bench.find_doi(f"10.1000/{number}")).leads_here
+    # It is not in the circle, and a redirect from it ends at the page of the first name.
+    assert not (await bench.find_doi("10.1000/0")).leads_here

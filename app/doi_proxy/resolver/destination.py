@@ -6,16 +6,19 @@ now, from memory, or later, from the upstream as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
 from doi_names.presentation import read_path
+from doi_proxy.errors import FAILURES
 from doi_proxy.resolver.options import (
     DEFAULT_OPTIONS,
     NO_FACTS,
@@ -28,7 +31,7 @@ from doi_proxy.resolver.options import (
     ResolveOptions,
 )
 from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolution import CACHED, Chain, Origin, Resolution, next_alias_target
+from doi_proxy.resolver.resolution import CACHED, MAX_ALIASES, Chain, Origin, Resolution, next_alias_target
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
 from doi_proxy.resolver.target import (
     NO_NAME_LOCATIONS,
@@ -44,6 +47,8 @@ from handle_protocol.location import Location
 from handle_protocol.record import Record
 
 _NO_NEGOTIATION: Final = Negotiation()
+#: The addresses of doi.org's proxy. An institution that has one of them has them all.
+_NAMES_OF_DOI_ORG: Final = ("doi.org", "dx.doi.org", "www.doi.org")
 NO_RECORD: Final = Record(())
 
 
@@ -104,9 +109,7 @@ class Destinations:
         #: The chain in which locations are found.
         self.prefixes = prefixes
         self.resolves = resolves
-        # With either scheme: front proxies redirect from one to the other.
-        place = None if own_url is None else f"{own_url.partition('://')[2].rstrip('/')}/"
-        self._own_urls: tuple[str, ...] = () if place is None else (f"https://{place}", f"http://{place}")
+        self._own_address = None if own_url is None else _match_address(own_url)
 
     def read_target(self, found: Resolution) -> Target | None:
         """The target of every client by this record alone.
@@ -118,7 +121,7 @@ class Destinations:
             return None
         location = answer.target
         target = _cached_unconditional_target(answer.values) if location is None else Target(location, location)
-        return None if target is None or self._leads_here(target, found.name) else target
+        return None if target is None or self._find_own_name(target) is not None else target
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if records decide it that need neither a query nor a task.
@@ -135,7 +138,7 @@ class Destinations:
         destination = self._decide_now(Chain(first), query)
         if (
             destination is None
-            or destination.leads_here
+            or self._find_own_name(destination.target) is not None
             or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD)
         ):
             return None
@@ -165,25 +168,32 @@ class Destinations:
             return None
         if _has_prefix(chain) and needs_prefix(record, locations, query.options, query.negotiation):
             return None
-        return self._without_loop(decide(chain, record, locations, query))
+        return decide(chain, record, locations, query)
 
-    def _without_loop(self, found: Destination) -> Destination:
-        """The destination; its values, if its target is this resolver's URL of one of its names."""
-        target, names = found.target, [resolution.name for resolution in found.chain.resolutions]
-        if target is None or not any(self._leads_here(target, name) for name in names):
-            return found
-        return msgspec.structs.replace(found, kind=Kind.VALUES, target=None, links=(), leads_here=True)
+    async def _end_loop(self, found: Destination, conditions: Conditions) -> Destination:
+        """The destination; its values, if its target is this resolver's URL of a name that leads back to it."""
+        own, step = {resolution.name.key for resolution in found.chain.resolutions}, found
+        for _ in range(MAX_ALIASES):
+            name = self._find_own_name(step.target)
+            if name is None:
+                break
+            if name.key in own:
+                return msgspec.structs.replace(found, kind=Kind.VALUES, target=None, links=(), leads_here=True)
+            try:
+                first = await self.resolver.resolve(name, conditions.for_others())
+                step = await self._complete(first, DestinationQuery(name), conditions)
+            except FAILURES:
+                break  # the client will meet that failure
+        return found
 
-    def _leads_here(self, target: Target, name: HandleName) -> bool:
-        """Whether a target is this resolver's own URL of a name."""
-        location = target.location
-        if not location.startswith(self._own_urls):
-            return False
-        path = next(location[len(url) :] for url in self._own_urls if location.startswith(url))
+    def _find_own_name(self, target: Target | None) -> HandleName | None:
+        """The name whose URL at this resolver a target is, with any query. None for any other target."""
+        if target is None or self._own_address is None or not (own := self._own_address.match(target.location)):
+            return None
         try:
-            return read_path(path.encode()).key == name.key
+            return read_path(target.location[own.end() - 1 :].partition("#")[0].partition("?")[0].encode())
         except InvalidName:
-            return False
+            return None
 
     async def find(self, query: DestinationQuery, conditions: Conditions) -> Destination:
         """Find where a name leads.
@@ -203,6 +213,9 @@ class Destinations:
 
     async def complete(self, first: Resolution, query: DestinationQuery, conditions: Conditions) -> Destination:
         """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
+        return await self._end_loop(await self._complete(first, query, conditions), conditions)
+
+    async def _complete(self, first: Resolution, query: DestinationQuery, conditions: Conditions) -> Destination:
         chain = Chain(first)
         if query.options.action is Action.API:
             return Destination(Kind.RECORD, chain)
@@ -221,7 +234,7 @@ class Destinations:
             conditions.for_others(),
             has_prefix=_has_prefix(chain),
         )
-        return self._without_loop(decide(chain, record, locations, query))
+        return decide(chain, record, locations, query)
 
     def looks_up(self, name: HandleName) -> bool:
         """Whether an input of a list is looked up: DOI names and short DOIs with their "10/" are, prefixes are not."""
@@ -230,6 +243,18 @@ class Destinations:
     def resolves_here(self, name: HandleName) -> bool:
         """Whether a name is resolved: every handle, or DOI names, short DOIs and prefixes."""
         return self.resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
+
+
+def _match_address(own_url: str) -> re.Pattern[str]:
+    """Matches the addresses of a resolver up to the slash before a name: with either scheme, because front proxies
+    redirect from one to the other, with the usual port or without it, and with all names of doi.org.
+    """
+    parts = urlsplit(own_url)
+    host = parts.hostname or ""
+    hosts = _NAMES_OF_DOI_ORG if host in _NAMES_OF_DOI_ORG else (host,)
+    port = r"(?::(?:80|443)?)?" if parts.port in (None, 80, 443) else f":{parts.port}"
+    names = "|".join(re.escape(f"[{name}]" if ":" in name else name) for name in hosts)
+    return re.compile(rf"(?i:https?://(?:[^/?#@]*@)?(?:{names})\.?){port}{re.escape(parts.path.rstrip('/'))}/")
 
 
 def _has_prefix(chain: Chain) -> bool:
