@@ -33,7 +33,8 @@ def test_a_date_is_that_of_the_standard_library(seconds: int) -> None:
 
 @pytest.mark.parametrize(("countdown", "write"), KINDS, ids=["redirect", "json", "page"])
 @given(
-    age=st.floats(-5, 100_000),
+    # An entry from further ahead is of a clock that was set back, and has no countdown.
+    age=st.floats(-1, 100_000),
     left=st.floats(0, 10**8),
     max_age=st.integers(0, 10**6).map(lambda halves: halves / 2),
     is_verified=st.booleans(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Response
 from fastapi import Request as FastAPIRequest
@@ -19,6 +18,7 @@ from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import Link, PageLink, Pages
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Reply, page
+from doi_proxy.web.shown_values import host_of_address
 
 PATH: Final = "/preferences"
 #: The field of the form: the name of a service, NO_SERVICE, or "" to follow the rules of the library.
@@ -87,7 +87,7 @@ def _refuse_other_sites(request: Request) -> None:
     if site is not None and site not in _OWN_SITE:
         raise CrossSiteForm
     origin = request.header(b"origin")
-    # A front proxy may terminate TLS, so the scheme does not count.
-    own_host = urlsplit(request.base_url).netloc
-    if site is None and origin is not None and origin.partition("://")[2].lower() != own_host.lower():
+    # A front proxy may terminate TLS, so neither scheme nor port counts.
+    own_host = host_of_address(request.base_url)
+    if site is None and origin is not None and host_of_address(origin) != own_host:
         raise CrossSiteForm
