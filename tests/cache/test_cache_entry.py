@@ -47,7 +47,7 @@ def test_a_not_found_is_never_usable_for_longer_than_it_is_fresh() -> None:
 @pytest.mark.parametrize("step", [-2 * DAY, -3_600.0, -61.0, -1.0, 0.0, 5.0])
 def test_no_entry_is_fresh_beyond_the_ceiling_after_any_step_of_the_clock(step: float) -> None:
     for known in (entry(), entry(ttl=60), missing(), entry(ttl=400 * DAY)):
-        assert bound_times(known, NOW + step, CEILING).ttl_left(NOW + step) <= CEILING
+        assert bound_times(known, NOW + step, CEILING).fresh_until <= NOW + step + CEILING
 
 
 def test_a_fresh_proof_is_lost_to_a_verified_entry_alone() -> None:

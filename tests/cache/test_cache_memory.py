@@ -118,7 +118,7 @@ def test_an_entry_knows_its_times() -> None:
     record = entry(ttl=100, grace=1_000)
     assert (record.is_fresh(NOW + 99.9), record.is_fresh(NOW + 100)) == (True, False)
     assert (record.is_usable(NOW + 1_099.9), record.is_usable(NOW + 1_100)) == (True, False)
-    assert (record.ttl_left(NOW + 137), record.age(NOW + 137), record.age(NOW - 5)) == (-37, 137, 0)
+    assert (record.fresh_until - NOW - 137, record.age(NOW + 137), record.age(NOW - 5)) == (-37, 137, 0)
 
 
 @pytest.mark.anyio

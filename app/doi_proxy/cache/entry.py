@@ -82,15 +82,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Whether a handle server's signature proves the answer. It does so until the soft expiry."""
         return self.answer.is_verified and now < self.fresh_until
 
-    def ends_at(self, now: float) -> float:
-        """The soft expiry. After a clock was set back it is never later than the entry's own lifetime from now on."""
-        # `now` can be the whole second in which the answer arrived.
-        return self.fresh_until if self.fetched_at <= now + 1.0 else now + self.fresh_until - self.fetched_at
-
-    def ttl_left(self, now: float) -> float:
-        """Seconds until the soft expiry. Negative for a stale entry."""
-        return self.ends_at(now) - now
-
     def age(self, now: float) -> float:
         """Seconds since the answer arrived. It is 0 if the clock was set back to an earlier time."""
         return max(0.0, now - self.fetched_at)

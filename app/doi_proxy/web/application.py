@@ -24,7 +24,7 @@ from doi_proxy.web.operations import Face, Operations
 from doi_proxy.web.other_methods import answer_other_method
 from doi_proxy.web.problem import error_problem
 from doi_proxy.web.request import Fields, Request
-from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES, NO_PARAMETERS, Parameters, read_openurl, read_query
+from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
 from doi_proxy.web.route import Paths, api_part, find_route, names_part
 from doi_proxy.web.stage import Answer, Stages
 
@@ -261,9 +261,11 @@ class Application:
         if self._site.loop_id in (request.header(b"cdn-loop") or ""):
             raise errors.RequestLoop
         parameters = read_query(request.query, semicolons=route != "api")
-        form = await request.form() if request.method == "POST" else NO_PARAMETERS
-        parameters += form
-        typed = form.first("hdl") if route == "resolve" and _is_of_name(request.path) else None
+        typed = None
+        if request.method == "POST":
+            form = await request.form()
+            parameters += form
+            typed = form.first("hdl") if route == "resolve" and _is_of_name(request.path) else None
         if typed is None:
             return await self._dispatch(request, route, request.path, parameters)
         if len(typed) > MAX_TYPED_CHARACTERS:

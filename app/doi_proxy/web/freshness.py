@@ -94,7 +94,7 @@ class Freshness:
         hit = chain.last
         if hit.origin is not HIT or chain.aliases:
             return self.of_redirect(chain, now)
-        return _of_redirect_hit(hit.entry.ends_at(now), now, self._max_age, hit.entry.answer.is_verified)
+        return _of_redirect_hit(_ends_at(hit, now), now, self._max_age, hit.entry.answer.is_verified)
 
     def of_page(
         self, chain: Chain, now: int, facts: ClientFact = NO_FACTS, *, signature: str | None = None
@@ -114,7 +114,9 @@ class Freshness:
         """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""
         if resolution.origin is HIT:
             entry = resolution.entry
-            return _of_json_hit(entry.fetched_at, entry.ends_at(now), now, self._max_age, entry.answer.is_verified)
+            return _of_json_hit(
+                entry.fetched_at, _ends_at(resolution, now), now, self._max_age, entry.answer.is_verified
+            )
         status = cache_status(resolution, now, is_verified=resolution.is_verified)
         if resolution.origin is Origin.BYPASSED:
             return (NO_STORE, status)
@@ -130,6 +132,13 @@ class Freshness:
         return until, max_age
 
 
+def _ends_at(resolution: Resolution, now: int) -> float:
+    """The soft expiry. After a clock was set back it is never later than the record's own lifetime from now on."""
+    entry = resolution.entry
+    # `now` can be the whole second in which the answer arrived.
+    return entry.fresh_until if entry.fetched_at <= now + 1.0 else now + entry.fresh_until - entry.fetched_at
+
+
 def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, float]:
     """The end of an answer's lifetime, and the seconds until then."""
     if resolution.origin in UNCONFIRMED:
@@ -138,7 +147,7 @@ def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, 
         # It has no TTL. A client keeps it as long as any answer, or until its last day ends.
         until = max(now, min(resolution.entry.fresh_until, now + max_age))
         return until, until - now
-    until = max(now, resolution.entry.ends_at(now))
+    until = max(now, _ends_at(resolution, now))
     return until, min(until - now, max_age)
 
 
@@ -226,7 +235,7 @@ def cache_status(resolution: Resolution, now: int, *, is_verified: bool) -> Head
     if resolution.origin is Origin.LOCAL:
         return _LOCAL_STATUS
     entry = resolution.entry
-    left = floor(entry.ttl_left(now))
+    left = floor(_ends_at(resolution, now) - now)
     match resolution.origin:
         case Origin.HIT:
             return _hit_status(left, is_verified)

@@ -184,7 +184,10 @@ class BundleImport:
         entry = bound_entry(believed, self._bounds, now)
         if not entry.is_usable(now):
             return "expired"
-        if not await self._store(entry, now):
+        # Only an answer of the upstream may replace a usable record by "not found".
+        if entry.answer.code is not ResponseCode.SUCCESS and await self._has_record(entry.key, now):
+            return "kept"
+        if not await self._cache.put_newer(entry):
             return "kept"
         self._waiting += 1
         self._waiting_bytes += len(entry.answer.values)
@@ -192,13 +195,7 @@ class BundleImport:
             await self.finish()
         return "new"
 
-    async def _store(self, entry: Entry, now: float) -> bool:
-        """Store a record, unless what the store has stays. Returns whether it is stored."""
-        if entry.answer.code is not ResponseCode.SUCCESS and await self._has_record(entry.key, now):
-            return False
-        return await self._cache.put_newer(entry)
-
     async def _has_record(self, key: str, now: float) -> bool:
-        """Whether the store has a usable record. Only an answer of the upstream may replace it by "not found"."""
+        """Whether the store has a usable record."""
         known = await self._cache.get(key, newest=True)
         return known is not None and known.is_usable(now) and known.answer.code is ResponseCode.SUCCESS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from doi_names.name import HandleName
@@ -36,7 +36,3 @@ class WorkSection(Section):
         work = self._works.recall(name)
         is_pending = work is None and self._works.may_find(name)
         return {"work": work, "is_pending": is_pending} if work is not None or is_pending else {}
-
-    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
-        """No other names."""
-        return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from doi_names.name import HandleName
@@ -28,7 +28,3 @@ class ProofLink(Section):
         entry = self._core.cache.peek(name.key)
         is_proven = entry is not None and isinstance(entry.answer, ProvenAnswer)
         return {"is_proven": True} if is_proven else {}
-
-    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
-        """No other names."""
-        return ()

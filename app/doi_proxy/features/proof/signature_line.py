@@ -131,10 +131,6 @@ class SignatureLine(Section):
         verdict = self._recall(name, values)
         return {} if verdict is None else {"signature": verdict, "signature_state": verdict.state}
 
-    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
-        """No other names."""
-        return ()
-
 
 def _key(name: HandleName, values: bytes) -> tuple[str, bytes]:
     return name.key, blake2b(values, digest_size=16).digest()
