@@ -330,7 +330,9 @@ class _Player:
         for asked in self._under_way:
             self._judge.report("every request is answered within its deadline", f"{asked.target} has no answer")
         self._judge.check()
-        hosts = [
+        clients = [
             self._world.client("127.0.0.1", machine * self._setup.workers) for machine in range(self._setup.machines)
         ]
-        self._judge.incidents.judge_statuses([self._world.get("/status?format=json", host).json for host in hosts])
+        self._judge.incidents.judge_statuses(
+            [self._world.get("/status?format=json", client, host="localhost").json for client in clients]
+        )

@@ -64,7 +64,7 @@ async def test_another_work_alone_is_a_failure(bench: Bench, agency: Agency) -> 
     with path.open("a") as file:
         file.write(f'10.5555/a,{TITLE},"Einstein, A",1905\n')
     ended = await bench.run(path, "--match", "-o", bench.output)
-    assert (ended.status, ended.errors) == (1, "2 rows: resolved 2; another work 1\n")
+    assert (ended.status, ended.errors) == (1, f"{path}: column “doi”\n2 rows: resolved 2; another work 1\n")
     assert (await bench.run(path)).status == 0
 
 
