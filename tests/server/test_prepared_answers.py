@@ -123,6 +123,12 @@ def test_pipelined_and_split_requests_are_answered_alike(
     compare([([stream[start:end] for start, end in pairwise(edges) if start < end], 0.0)])
 
 
+def test_a_head_that_was_prepared_after_a_clock_was_set_back_is_written_anew(compare: Any) -> None:
+    redirect = get("/10.1000/182")
+    steps = [([get("/api/handles/10.1000/182")], -5.0), *(([redirect], step) for step in (0.0, 0.0, 1.0, 7.0, 1.0))]
+    compare(steps)
+
+
 pytestmark = pytest.mark.anyio
 
 

@@ -96,9 +96,9 @@ class PreparedReply(msgspec.Struct, gc=False):
         is_usual = found.origin is HIT and entry.fetched_at <= second + 1.0
         if not is_usual or followed or self.countdown is None:
             chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
-            freshness = header_lines(self.freshness(chain, second))
+            freshness, self.pattern = header_lines(self.freshness(chain, second)), b""
         else:
-            if entry.fetched_at != self.fetched_at or entry.fresh_until != self.fresh_until:
+            if not self.pattern or entry.fetched_at != self.fetched_at or entry.fresh_until != self.fresh_until:
                 self.pattern = self.countdown.pattern(found)
             freshness = self.pattern % self.countdown.numbers(found, second)
         self.second = second
