@@ -155,7 +155,9 @@ def _shared(
     chain: Chain, now: int, facts: ClientFact, max_age: float, *, is_verified: bool = True
 ) -> tuple[Header, Header]:
     control = NO_STORE if chain.last.origin is Origin.BYPASSED else cache_control(facts, max_age)
-    return (control, cache_status(chain.last, now, is_verified=is_verified and chain.is_verified))
+    # An answer is as stale as the alias that led to it.
+    told = next((each for each in chain.resolutions if each.origin in UNCONFIRMED), chain.last)
+    return (control, cache_status(told, now, is_verified=is_verified and chain.is_verified))
 
 
 @lru_cache(maxsize=4096)
