@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.errors import UpstreamTimeout
+from doi_proxy.errors import BudgetSpent, PlacesFull, UpstreamTimeout
 from doi_proxy.resolver.single_flight import Replaced, SingleFlight, await_shielded
+from doi_proxy.upstream.places import SLOW_AFTER
 from doi_proxy.upstream.source import WaitingClients
 
 pytestmark = pytest.mark.anyio
@@ -146,6 +147,20 @@ async def test_closing_ends_what_is_in_flight_and_waits_for_it(unheeded: list[di
     assert [task.cancelled() for task in tasks] == [True, True]
     await asyncio.sleep(0)
     assert (len(flights._flights), unheeded) == (0, [])
+
+
+async def test_a_query_that_has_just_got_its_turn_lacked_it() -> None:
+    flights, work = SingleFlight[int](), Work()
+    flights.join("X", work)
+    await asyncio.sleep(0)
+    waiters = flights._flights["X"].waiters
+    waiters.lacked, waiters.is_sent, waiters.sent_at = BudgetSpent(), True, asyncio.get_running_loop().time()
+    assert isinstance(flights.explain_delay("X"), BudgetSpent)
+    await asyncio.sleep(SLOW_AFTER)
+    assert isinstance(flights.explain_delay("X"), UpstreamTimeout)
+    waiters.find_lack = PlacesFull  # a second question waits
+    assert isinstance(flights.explain_delay("X"), PlacesFull)
+    await flights.close()
 
 
 class TestUrgency:

@@ -216,7 +216,7 @@ class Fetcher:
         def record_sending() -> None:
             nonlocal sent_at
             sent_at = self._clock()
-            waiters.is_sent = True
+            waiters.is_sent, waiters.sent_at = True, asyncio.get_running_loop().time()
 
         answer = await self._source.fetch(
             UpstreamQuery(

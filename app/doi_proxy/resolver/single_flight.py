@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from doi_proxy.errors import CouldNotVerify, UpstreamTimeout
 from doi_proxy.upstream.budget import USUAL_RETRY
+from doi_proxy.upstream.places import SLOW_AFTER
 from doi_proxy.upstream.source import ClientNetwork, WaitingClients
 
 Result = TypeVar("Result")
@@ -76,10 +77,15 @@ class SingleFlight(Generic[Result]):
     def explain_delay(self, key: str) -> CouldNotVerify:
         """Why the query of a key has no answer yet: the upstream is slow, or what the query lacks to be sent."""
         flight = self._flights.get(key)
-        if flight is None or flight.waiters.is_sent:
+        if flight is None:
             return UpstreamTimeout(_SLOW_UPSTREAM)
-        if flight.waiters.find_lack is not None:
-            return flight.waiters.find_lack()
+        waiters = flight.waiters
+        if waiters.find_lack is not None:  # also that of a second question, which confirms the answer to the first
+            return waiters.find_lack()
+        if waiters.is_sent:
+            # A query that has just got its turn spent the request's time in waiting for it.
+            is_slow = asyncio.get_running_loop().time() - waiters.sent_at >= SLOW_AFTER
+            return UpstreamTimeout(_SLOW_UPSTREAM) if is_slow or waiters.lacked is None else waiters.lacked
         return explain_lease()
 
     def _land(self, key: str, flight: _Flight[Result]) -> None:

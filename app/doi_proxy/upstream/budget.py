@@ -319,6 +319,7 @@ class Budget:
                 turn = await query.turn
                 if isinstance(turn, errors.NotAdmitted):
                     raise turn
+                waiters.lacked = find_lack()
                 return turn
         except errors.NotAdmitted:
             waiters.refused = True

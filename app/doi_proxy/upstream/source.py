@@ -48,12 +48,15 @@ class WaitingClients:
 
     #: In the order in which they came; a dict because it may hold thousands.
     clients: dict[ClientNetwork, None] = field(default_factory=lambda: {None: None})
-    #: Whether the query was sent. Before that, it waits for its turn.
+    #: Whether the query was sent, and when by the loop's clock. Before that, it waits for its turn.
     is_sent: bool = False
+    sent_at: float = 0.0
     #: Whether the query was refused. A client that comes afterwards sends its own.
     refused: bool = False
     #: What the query waits for now, as the error of its refusal. None while it does not wait for the budget.
     find_lack: Callable[[], NotAdmitted] | None = None
+    #: What the query had waited for when its turn came. None if it did not wait.
+    lacked: NotAdmitted | None = None
     #: Awaited when the query has its place and its token, before it is sent. What it raises, the query raises.
     before_send: Callable[[], Awaitable[None]] | None = None
     _on_join: Callable[[ClientNetwork], None] | None = None
