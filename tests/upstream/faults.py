@@ -151,5 +151,6 @@ FAULTS: Final[dict[str, Misbehaviour]] = {
     "code_2": _answers(lambda name: {"responseCode": 2, "handle": name, "message": "Cannot connect."}, 500),
     "values_no_list": _answers(lambda name: {"responseCode": 1, "handle": name, "values": {"index": 1}}),
     "deep": _answers(b'{"responseCode":1,"handle":"x","values":' + b"[" * 20_000 + b"]" * 20_000 + b"}"),
+    "denies": _answers(lambda name: {"responseCode": 100, "handle": name}, 404),
     "unavailable_but_known": _answers(lambda name: {"responseCode": 100, "handle": name}, 503),
 }

@@ -79,7 +79,7 @@ TABLE: Final = [
 ]
 SLOW: Final = [Failing("hang", 504, TIMEOUT), Failing("drip", 504, TIMEOUT)]
 #: Faults after which the right answer, or a valid one, comes.
-ANSWERED: Final = {"delay", "unavailable_but_known"}
+ANSWERED: Final = {"delay", "unavailable_but_known", "denies"}
 
 FACES: Final = ("page", "HEAD", "REST", "values page", "JSONP")
 ERROR_TYPES: Final = {

@@ -380,7 +380,10 @@ async def test_the_tool_for_assistants_says_that_a_line_is_about_another_work() 
 
 
 @pytest.mark.real_time
-async def test_a_server_with_a_certificate_of_a_private_authority_is_trusted_where_it_is_named(tmp_path: Path) -> None:
+async def test_a_server_with_a_certificate_of_a_private_authority_is_trusted_where_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("doi_proxy.features.metadata.client.FETCH_TIMEOUT", 600.0)
     pair = self_signed(tmp_path)
     async with FakeUpstream(tls=pair.context) as server:
         server.put("10.5555/a", url="https://publisher.example/a")

@@ -149,7 +149,8 @@ async def test_a_flood_of_missing_names_leaves_the_threads_to_others(
 
     monkeypatch.setattr(NearSearch, "find", find_slowly)
     timeout = "doi_proxy.features.suggestions.suggested_names.QUERY_TIMEOUT"
-    async with Proxy(**{"store_url": f"sqlite:///{tmp_path / 'store.db'}", QUERIES: 0}) as proxy:
+    patient = {"upstream_timeout": 60.0, "doi_proxy.upstream.places.SLOW_AFTER": 600.0}
+    async with Proxy(**{"store_url": f"sqlite:///{tmp_path / 'store.db'}", QUERIES: 0, **patient}) as proxy:
         asyncio.get_running_loop().set_default_executor(threads := ThreadPoolExecutor(2))
         proxy.upstream.put(REAL, url="https://example.org/")
         await proxy.get(f"/{REAL}")
