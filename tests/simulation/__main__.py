@@ -70,7 +70,7 @@ def shorten(seed: int, steps: list[Step], broken: Broken) -> list[Step]:
 
 
 def _with_requests(steps: list[Step], at: int, requests: list[Any]) -> list[Step]:
-    return [*steps[:at], replace(steps[at], more={"requests": requests}), *steps[at + 1 :]]
+    return [*steps[:at], replace(steps[at], more={**steps[at].more, "requests": requests}), *steps[at + 1 :]]
 
 
 class Run:

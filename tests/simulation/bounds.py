@@ -16,17 +16,17 @@ from tests.world.valkey_data import Stream
 from tests.world.world import World
 
 GROWS: Final = "nothing grows beyond its bound"
-#: Of each worker whose store has what its memory has not: a third of what the names of a history take.
+#: Of each instance whose store has what its memory has not: a third of what the names of a history take.
 MEMORY_BYTES: Final = 131_072
 STORE_BYTES: Final = 2 * 1024 * 1024
-#: Of each worker: a part of what the answers of a history take.
+#: Of each instance: a part of what the answers of a history take.
 PREPARED_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000
 #: Keys of Valkey that are not one of a name: buckets, notes, purges and announcements.
 _OTHER_KEYS: Final = 100
 #: An entry and a lease.
 _KEYS_OF_A_NAME: Final = 2
-#: Tasks of a worker that has nothing to do, more than at its start: what it began when it was first needed.
+#: Tasks of an instance that has nothing to do, more than at its start: what it began when it was first needed.
 _MORE_TASKS: Final = 8
 _MEMORY: Final = re.compile(r"^doi_proxy_memory_bytes (\S+)$", re.MULTILINE)
 

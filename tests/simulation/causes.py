@@ -16,7 +16,11 @@ BURST: Final = 50.0
 PLACES: Final = 16
 #: Seconds after a cause in which a failure may name it: failures are remembered for 15 s, an open breaker lasts 15 s
 #: and then sends one query that takes up to 8 s.
-AFTERMATH: Final = 60.0
+AFTERMATH: Final = 45.0
+#: Seconds for which a name is answered stale after a query that failed.
+RECHECK: Final = 30.0
+#: Seconds after which a budget that was emptied or divided is whole again, and those who waited have their answer.
+_REFILL: Final = BURST / RATE + 9.0
 #: Faults that keep a query waiting.
 SLOW: Final = frozenset({"hang", "drip", "delay"})
 _CUT: Final = frozenset({"reset", "close", "truncate", "not_http", "drop"})
@@ -28,9 +32,9 @@ _PAUSE: Final = "pause"
 #: The faults that a failure may name, by its token.
 _CAUSES: Final[Mapping[str, frozenset[str]]] = {
     "upstream-timeout": SLOW,
-    # Without a slow upstream, no place is taken for long.
     "upstream-slow": SLOW,
-    "places-full": SLOW,
+    # A query holds its place between its attempts.
+    "places-full": SLOW | _CUT | _REFUSED | _UNREADABLE,
     "upstream-unreachable": _CUT,
     "upstream-refused": _REFUSED,
     "upstream-bad-answer": _UNREADABLE,
@@ -39,9 +43,9 @@ _CAUSES: Final[Mapping[str, frozenset[str]]] = {
 }
 #: An upstream that answers so requests a pause, even without Retry-After.
 _PAUSING: Final = frozenset({429, 503})
-#: Seconds within which each worker has found that a pause is over.
+#: Seconds within which each instance has found that a pause is over.
 _PAUSE_END: Final = 20.0
-#: A budget with so many tokens is not spent, whatever each worker holds and the queries of clients that left took.
+#: A budget with so many tokens is not spent, whatever each instance holds and the queries of clients that left took.
 _PLENTY: Final = BURST / 5
 #: The same for lists, which leave half of it to people.
 _PLENTY_FOR_LISTS: Final = BURST / 2 + _PLENTY
@@ -70,7 +74,7 @@ class Causes:
         if kind == "unavailable_but_known" or options.get("status") in _PAUSING:
             pause = max(now + options.get("retry_after", 1.0), self._met.get(_PAUSE, 0.0))
             self._met[_PAUSE] = pause
-            # Each worker empties the bucket when it finds that the pause is over.
+            # Each instance empties its bucket when it finds that the pause is over.
             self.doubt(pause - now + _PAUSE_END)
         if kind == "drop":
             # Each query in flight may have been on its way to the upstream. It is sent again for another token.
@@ -90,14 +94,18 @@ class Causes:
         if self._tokens < _PLENTY_FOR_LISTS:
             self._scarce_for_lists_until = now + (_PLENTY_FOR_LISTS - self._tokens) / RATE
 
-    def doubt(self, seconds: float = AFTERMATH) -> None:
-        """The budget may have been emptied, or divided among the workers, and be so for so many seconds."""
+    def doubt(self, seconds: float = _REFILL) -> None:
+        """The budget may have been emptied, or divided among the instances, and be so for so many seconds."""
         self._tokens = 0.0
         self._unsure_until = max(self._unsure_until, self._clock() + seconds)
 
     def is_calm(self, since: float) -> bool:
         """Whether nobody was slow since this time, nothing was paused and the budget was whole."""
         return self._unsure_until < since and not self._happened(SLOW, since)
+
+    def find_old_objection(self, token: str, since: float) -> tuple[str, str] | None:
+        """The same of a stale answer, which names the cause for which its last query failed."""
+        return self.find_objection(token, since - RECHECK) or self.find_groundless(token, since)
 
     def find_objection(self, token: str, since: float, *, is_list: bool = False) -> tuple[str, str] | None:
         """The invariant that is broken if a failure since this time names this token as its cause, and how."""
@@ -110,10 +118,18 @@ class Causes:
             slow = "the upstream is slow" if self._happened(SLOW, since) else "the upstream works"
             return SPENT_BUDGET, f"{token}, while {self._tokens:.0f} tokens were left and {slow}"
         kinds = _CAUSES.get(token)
-        if kinds is None or self._happened(kinds, since):
+        # A query has its place while it takes its token.
+        if kinds is None or (is_scarce and token == "places-full") or self._happened(kinds, since):
             return None
         invariant = SLOW_UPSTREAM if kinds is SLOW else "a failure names a cause that there was"
         return invariant, f"{token}, while the upstream did {self._list(since)}"
+
+    def find_groundless(self, token: str, since: float) -> tuple[str, str] | None:
+        """The objection to an unusual token if nothing at all was wrong."""
+        is_usual = token in _CAUSES or token in ("budget-spent", _OTHER_PROCESS)
+        if is_usual or self._happened(frozenset(self._met), since) or since <= self._unsure_until:
+            return None
+        return "a failure names a cause that there was", f"{token}, while the upstream did nothing wrong"
 
     def _happened(self, kinds: frozenset[str], since: float) -> bool:
         return any(self._met.get(kind, -AFTERMATH) + AFTERMATH > since for kind in kinds)

@@ -15,9 +15,11 @@ ALL: Final = NAMES + UNKNOWN + ALIASES
 #: A line of a list that is not a DOI name.
 NOT_A_NAME: Final = "hello"
 CLIENTS: Final = 12
-#: A further client, at each worker: it asks for one name after another, slowly, however busy the others are.
+#: Names that only lists ask for.
+LISTED: Final = tuple(f"10.5555/listed-{number}" for number in range(400))
+#: A further client, at each instance: it asks for one name after another, slowly, however busy the others are.
 PATIENT: Final = CLIENTS
-#: Those after the patient ones, one at each worker, send lists: so many at a time.
+#: Those after the patient ones, one at each instance, send lists: so many at a time.
 LISTS_OF_CLIENT: Final = 4
 #: Seconds between the parts of a head.
 LONGEST_DAWDLE: Final = 4.0
@@ -44,6 +46,8 @@ class Request(NamedTuple):
     said_address: str | None = None
     #: Seconds between the parts of its head.
     dawdles_for: float = 0.0
+    #: The answer that this one repeats, past the prepared answers.
+    twin: Any = None
 
     def __str__(self) -> str:
         leaves = "" if self.leaves_after is None else f", leaves after {self.leaves_after:.3f} s"
@@ -53,7 +57,7 @@ class Request(NamedTuple):
 
 
 class NameList(NamedTuple):
-    """A list of names that a client of a worker sends. It goes away after so many seconds."""
+    """A list of names that a client of an instance sends. It goes away after so many seconds."""
 
     client: int
     names: Sequence[str]
@@ -76,19 +80,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The service of a simulation: so many workers on each machine. In a troubled one, more than the upstream fails."""
+    """The service of a simulation: so many instances on one store. In a troubled one, more than the upstream fails."""
 
-    machines: int
-    workers: int
+    instances: int
     store: Literal["memory", "file", "valkey"]
     is_troubled: bool
     #: Whether the store is the primary that a Sentinel names.
     has_replica: bool = False
-
-    @property
-    def processes(self) -> int:
-        """The workers of all machines."""
-        return self.machines * self.workers
+    #: The longest time of a message in the network, in seconds. 0: each arrives in the next turn of the loop.
+    latency: float = 0.0
+    #: Whether messages arrive in pieces.
+    in_pieces: bool = False
 
     @property
     def is_stored(self) -> bool:
@@ -99,13 +101,16 @@ class Setup:
 def draw_setup(seed: int) -> Setup:
     """The service of a seed."""
     chance = random.Random(f"setup {seed}")
-    workers = chance.choice((1, 1, 2, 3))
-    is_stored = workers > 1 or chance.random() < 0.5
+    instances = chance.choice((1, 1, 2, 3))
+    is_stored = instances > 1 or chance.random() < 0.5
     is_troubled = chance.random() < 0.6
-    if is_stored and is_troubled and chance.random() < 0.6:
-        machines = chance.choice((1, 2, 2))
-        return Setup(machines, min(workers, 2), "valkey", is_troubled, has_replica=chance.random() < 0.4)
-    return Setup(1, workers, "file" if is_stored else "memory", is_troubled)
+    latency = chance.choice((0.0, 0.0, 0.01, 0.05))
+    # Each piece takes the time of a message: many of them would make every answer slow.
+    in_pieces = not latency and chance.random() < 0.5
+    if is_stored and chance.random() < 0.5:
+        has_replica = is_troubled and chance.random() < 0.4
+        return Setup(instances, "valkey", is_troubled, has_replica, latency, in_pieces)
+    return Setup(instances, "file" if is_stored else "memory", is_troubled, False, latency, in_pieces)
 
 
 def draw_history(seed: int, steps: int) -> list[Step]:
@@ -157,16 +162,44 @@ def _crawl(chance: random.Random) -> Step:
 def _list(chance: random.Random) -> Step:
     """A program sends a list: some of its names are those of people, others new, one is not a name."""
     first = chance.randrange(len(NAMES))
+    new = chance.randrange(len(LISTED))
     names = [*NAMES[first : first + chance.choice((3, 20, 60))], *(_pick_name(chance) for _ in range(5)), NOT_A_NAME]
+    names += LISTED[new : new + chance.choice((0, 20, 60))]
     chance.shuffle(names)
     leaves_after = chance.uniform(0, 10) if chance.random() < 0.1 else None
-    more = {"worker": chance.randrange(12), "names": names, "leaves_after": leaves_after}
+    more = {"instance": chance.randrange(12), "names": names, "leaves_after": leaves_after}
     return Step("list", _pause(chance), more)
+
+
+def _rename(chance: random.Random) -> Step:
+    """A name for which another one stands gets another target, or none; clients ask for both, before and after."""
+    number = chance.randrange(len(ALIASES))
+    pair = (NAMES[number], ALIASES[number])
+    asked = [Request(chance.randrange(CLIENTS), name) for name in pair for _ in range(4)]
+    return Step(
+        "rename", _pause(chance), {"name": NAMES[number], "ttl": chance.choice((None, 30, 300)), "requests": asked}
+    )
+
+
+def _purge(chance: random.Random) -> Step:
+    """An operator purges a name, perhaps while queries about it are under way."""
+    name, instance = _pick_name(chance), chance.randrange(12)
+    requests = [Request(chance.randrange(CLIENTS), name) for _ in range(chance.choice((0, 3, 6)))]
+    more = {"name": name, "instance": instance, "delay": chance.choice((0.0, 0.3, 2.0)), "requests": requests}
+    return Step("purge", _pause(chance), more)
+
+
+def _storm(chance: random.Random) -> Step:
+    """The upstream fails for all names, and clients ask for so many new ones that each breaker opens."""
+    names = chance.sample(NAMES + UNKNOWN, 120)
+    requests = [Request(number % CLIENTS, name) for number, name in enumerate(names)]
+    kind, options = chance.choice((("reset", {}), ("close", {}), ("status", {"status": 500})))
+    return Step("storm", chance.uniform(0, 20), {"kind": kind, "options": options, "requests": requests})
 
 
 def _fail(chance: random.Random) -> Step:
     name = chance.choice(("", "", _pick_name(chance)))
-    kind = chance.choice((*_FAULTS, "delay", "delay", "status", "status"))
+    kind = chance.choice((*_FAULTS, "delay", "delay", "status", "status", "denies", "denies"))
     options: dict[str, Any] = {}
     if kind == "delay":
         options = {"seconds": chance.choice((0.3, 2.5, 6.0))}
@@ -174,7 +207,7 @@ def _fail(chance: random.Random) -> Step:
         options = {"status": chance.choice((403, 404, 429, 500, 503))}
         if chance.random() < 0.7:
             options["retry_after"] = chance.choice((1, 5, 40))
-    count = chance.choice((None, None, 1, 5))
+    count = 1 if kind == "denies" else chance.choice((None, None, 1, 5))
     return Step("fail", _pause(chance), {"name": name, "kind": kind, "count": count, "options": options})
 
 
@@ -195,16 +228,19 @@ _KINDS: Final = (
     ("delete", 0.3),
     ("wait", 1.0),
     ("clock", 1.0),
-    ("purge", 0.3),
+    ("purge", 0.6),
+    ("rename", 0.6),
+    ("storm", 0.4),
     ("drop", 0.3),
     ("restart", 0.2),
     ("crash", 0.2),
     ("lock", 0.3),
     ("list", 1.0),
 )
-#: Of machines, clients and the operator.
+#: Of instances, clients and the operator.
 _TROUBLES: Final = (
     ("kill", 0.6),
+    ("cut", 0.3),
     ("skew", 0.3),
     ("reload", 0.4),
     ("move", 0.3),
@@ -265,17 +301,30 @@ _DRAW: Final[dict[str, Callable[[random.Random], Step]]] = {
     "delete": lambda chance: Step("delete", 0.0, {"name": _pick_name(chance)}),
     "wait": lambda chance: Step("wait", chance.uniform(1, 20)),
     "clock": lambda chance: Step("clock", 0.0, {"by": chance.choice(_CLOCKS)}),
-    "purge": lambda chance: Step("purge", 0.0, {"name": _pick_name(chance)}),
+    "purge": _purge,
+    "rename": _rename,
+    "storm": _storm,
     "drop": lambda chance: Step("drop", 0.0),
     "restart": lambda chance: Step("restart", _pause(chance)),
     "crash": lambda chance: Step("crash", _pause(chance)),
-    "kill": lambda chance: Step("kill", _pause(chance), {"worker": chance.randrange(12), "turns": _draw_turns(chance)}),
-    "skew": lambda chance: Step("skew", 0.0, {"machine": chance.randrange(2), "ahead": chance.uniform(-5, 5)}),
+    "kill": lambda chance: Step(
+        "kill", _pause(chance), {"instance": chance.randrange(12), "turns": _draw_turns(chance)}
+    ),
+    "cut": lambda chance: Step(
+        "cut",
+        _pause(chance),
+        {
+            "instance": chance.randrange(12),
+            "seconds": chance.choice((1.0, 6.0, 20.0)),
+            "is_of_store": chance.random() < 0.5,
+        },
+    ),
+    "skew": lambda chance: Step("skew", 0.0, {"instance": chance.randrange(12), "ahead": chance.uniform(-5, 5)}),
     "reload": lambda chance: Step("reload", _pause(chance), {"trusted": chance.choice(_PROXIES)}),
     "move": lambda chance: Step("move", _pause(chance), {"first": chance.randrange(100)}),
     "part": _part,
     "churn": lambda chance: Step("churn", _pause(chance), {"count": chance.choice((5, 50)), "host": "203.0.113.9"}),
-    "crowd": lambda chance: Step("crowd", _pause(chance), {"worker": chance.randrange(12)}),
+    "crowd": lambda chance: Step("crowd", _pause(chance), {"instance": chance.randrange(12)}),
     "unreadable": lambda chance: Step("unreadable", _pause(chance), {"seconds": chance.choice((0.5, 3.0, 15.0))}),
     "dawdle": _dawdle,
     "lie": _lie,

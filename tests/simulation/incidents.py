@@ -48,8 +48,8 @@ def read_lines(lines: list[str]) -> Iterator[Line]:
 class Incidents:
     """What the log of a service has told since its start."""
 
-    def __init__(self, causes: Causes, report: Report, *, workers: int) -> None:
-        self._causes, self._report, self._workers = causes, report, workers
+    def __init__(self, causes: Causes, report: Report, *, instances: int) -> None:
+        self._causes, self._report, self._instances = causes, report, instances
         self._lines_read = 0
         self._open: set[str] = set()
         #: The kinds of which an incident began.
@@ -60,7 +60,7 @@ class Incidents:
     def start(self, log: list[str], *, is_killed: bool = False) -> None:
         """The service was started anew. It knows nothing of earlier incidents. Its store may fail from the start.
 
-        If one of its workers `is_killed`, incidents end without a line, and others go on.
+        If one of its instances `is_killed`, incidents end without a line, and others go on.
         """
         self._open.clear()
         self._seen.clear()
@@ -72,9 +72,9 @@ class Incidents:
         if self._lines_read == len(log):
             return
         for line in read_lines(log[self._lines_read :]):
-            # The first worker that finds out about a state writes its line; the log of a world has them all.
+            # The first instance that finds out about a state writes its line; the log of a world has them all.
             if line.begins == (line.kind in self._open):
-                if self._workers == 1 and line.kind not in self._unsure:
+                if self._instances == 1 and line.kind not in self._unsure:
                     self._report("an incident begins and ends with one line", line.text)
                 continue
             self._unsure.discard(line.kind)
@@ -85,7 +85,7 @@ class Incidents:
         self._lines_read = len(log)
 
     def judge_statuses(self, statuses: Sequence[Any]) -> None:
-        """Judge /status of each machine after a time in which everything worked."""
+        """Judge /status of each instance after a time in which everything worked."""
         for kind in self._open:
             self._report("an incident ends when its cause has ended", f"the log has no end of: {kind}")
         told = {event["kind"] for status in statuses for event in status["events"]}

@@ -7,7 +7,7 @@ import json
 from typing import Any, Final
 
 from doi_proxy.errors import CouldNotVerify, list_errors
-from tests.simulation.history import NOT_A_NAME, NameList
+from tests.simulation.history import ALIASES, NOT_A_NAME, NameList
 from tests.simulation.judge import Judge
 from tests.world.answer import Reply
 
@@ -42,15 +42,15 @@ class ListJudge:
             self._check_row(sent, row, began)
 
     def _check_row(self, sent: NameList, row: Any, began: float) -> None:
-        name, verdict, asked_at = row["input"], row["verdict"], self._judge.earliest(began)
+        name, verdict, instance = row["input"], row["verdict"], sent.client % self._judge.instances
         if name == NOT_A_NAME:
             is_right = verdict == "not_a_doi"
         elif verdict in _FOUND:
             is_right = True
-            self._judge.find_words(name, row["url"], asked_at)
+            self._judge.check_row(name, instance, began, row["url"])
         elif verdict == "not_found":
             is_right = True
-            self._judge.check_not_found(name, asked_at)
+            self._judge.check_not_found(name, instance, began)
         else:
             is_right = verdict in _UNDECIDED
             self._check_reason(sent, row, began)
@@ -58,7 +58,8 @@ class ListJudge:
             self._judge.report("a verdict is the upstream's word", f"{name}: {verdict}, {row['message']}")
 
     def _check_reason(self, sent: NameList, row: Any, began: float) -> None:
-        self._judge.check_known(row["input"], sent.client, row["verdict"], began)
+        if row["input"] not in ALIASES:
+            self._judge.check_known(row["input"], sent.client % self._judge.instances, row["verdict"], began)
         token = self._tokens.get(row["message"])
         if token is not None and (objection := self._judge.causes.find_objection(token, began, is_list=True)):
             self._judge.report(_TRUE_REASON, f"{row['input']}: {row['verdict']}, {objection[1]}")

@@ -9,13 +9,14 @@ from itertools import count
 import pytest
 
 from tests.fake_upstream import EVERY_NAME
-from tests.simulation.__main__ import find_failure
 from tests.simulation.history import CLIENTS, NAMES, NOT_A_NAME, Request, Setup, Step, draw_history, draw_setup
+from tests.simulation.nth_call import STORES, find_fault, list_calls
 from tests.simulation.play import play
+from tests.world.calls import CALLS, OPERATIONS, How
 
-STEPS = 40
-#: Seeds of one test: forks share the tests.
-SEEDS = 15
+STEPS = 25
+#: Of the calls of a store, every so many is played here, and all of them in the night.
+EVERY = 149
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,17 +26,20 @@ def old_objects_stay() -> None:
     gc.freeze()
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.simulation
+@pytest.mark.parametrize("seed", range(1, 11))
 def test_the_invariants_hold(seed: int) -> None:
     play(seed, draw_history(seed, STEPS))
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize("first", range(6, 201, SEEDS))
-def test_the_invariants_hold_in_many_short_histories(first: int) -> None:
-    """Five steps of a seed take a fifth of a second of processor time. `make nightly` plays long histories."""
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("how", [*CALLS, *OPERATIONS])
+def test_the_invariants_hold_if_a_call_of_the_store_goes_wrong(store: str, how: How) -> None:
     broken = [
-        (seed, found) for seed in range(first, first + SEEDS) if (found := find_failure(seed, draw_history(seed, 5)))
+        (number, found)
+        for number in list_calls(store, how, EVERY)
+        if (found := find_fault(store, how, number)[0]) is not None
     ]
     assert not broken
 
@@ -45,7 +49,7 @@ def test_a_seed_has_one_history() -> None:
     assert play(7, steps).digest == play(7, draw_history(7, STEPS)).digest
 
 
-_LIST = Step("list", 1.0, {"worker": 1, "names": [*NAMES[:20], NOT_A_NAME], "leaves_after": None})
+_LIST = Step("list", 1.0, {"instance": 1, "names": [*NAMES[:20], NOT_A_NAME], "leaves_after": None})
 _ASK = Step("ask", 1.0, {"requests": [Request(client, NAMES[client]) for client in range(CLIENTS)]})
 _FAILOVER = Step("valkey", 1.0, {"what": "failover", "seconds": 1.5, "amount": 0.5})
 
@@ -57,8 +61,8 @@ def _find_seed(fits: Callable[[Setup], bool]) -> int:
 @pytest.mark.parametrize(
     ("kind", "step", "fits"),
     [
-        ("list", _LIST, lambda setup: setup.processes > 1),
-        ("crowd", Step("crowd", 1.0, {"worker": 0}), lambda setup: setup.workers == 1),
+        ("list", _LIST, lambda setup: setup.instances > 1),
+        ("crowd", Step("crowd", 1.0, {"instance": 0}), lambda setup: setup.instances == 1),
         ("unreadable", Step("unreadable", 1.0, {"seconds": 3.0}), lambda setup: setup.store == "file"),
         ("failover", _FAILOVER, lambda setup: setup.has_replica),
     ],
@@ -78,7 +82,7 @@ def test_queries_that_a_drop_has_lost_have_spent_tokens() -> None:
         Step("ask", 0.0, {"requests": requests[40:]}),
         Step("drop", 10.0),
     ]
-    outcome = play(_find_seed(lambda setup: setup.processes == 1), steps)
+    outcome = play(_find_seed(lambda setup: setup.instances == 1), steps)
     assert outcome.statuses[503] > 0
 
 
@@ -86,6 +90,6 @@ def test_what_a_file_had_is_lost_if_a_start_finds_its_damage() -> None:
     # The total of the registry records, which no request reads.
     damage = Step("damage", 15.0, {"byte": 10 * 4096})
     fail = Step("fail", 0.0, {"name": EVERY_NAME, "kind": "status", "count": None, "options": {"status": 403}})
-    seed = _find_seed(lambda setup: setup.store == "file" and setup.processes == 1)
+    seed = _find_seed(lambda setup: setup.store == "file" and setup.instances == 1)
     outcome = play(seed, [damage, _ASK, Step("wait", 5.0), Step("restart", 0.0), fail, _ASK])
     assert outcome.statuses[502] >= CLIENTS

@@ -1,4 +1,4 @@
-"""What happens in a history to workers, machines, the store and connections, besides what the upstream does."""
+"""What happens in a history to instances, the store and connections, besides what the upstream does."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ from typing import Final
 from tests.simulation.bounds import CONNECTIONS
 from tests.simulation.history import Setup
 from tests.simulation.judge import Judge
+from tests.world.calls import SLOW
 from tests.world.process import File
 from tests.world.world import World
 
 #: Seconds after which a store has what it missed.
 WRITTEN_AFTER: Final = 5.0
+#: Seconds in which a store that failed once is tried again.
+_RETRIED_AFTER: Final = 3.0
+#: Seconds within which an answer arrives.
+_ON_THE_WAY: Final = 0.5
 _DAMAGE: Final = 200
 #: Failures of Valkey in which it cannot be read.
 _SILENT: Final = frozenset({"stop", "lose", "hang", "slow"})
 #: Pages of SQLite, of which there are never so many.
 _MANY_PAGES: Final = 1_000_000
-#: The networks of a crowd, the connections by which it is more than a worker may have, and how long it comes and goes.
+#: The networks of a crowd, the connections by which it is more than an instance may have, and the seconds of it.
 _CROWD: Final = 8
 _CROWD_MORE: Final = 50
 _CROWD_SECONDS: Final = 4.0
 
 
 class Troubles:
-    """See the module. `leave` lets the clients of a worker go away."""
+    """See the module. `leave` lets the clients of an instance go away."""
 
     def __init__(self, world: World, judge: Judge, setup: Setup, leave: Callable[[int], None]) -> None:
         self._world, self._judge, self._setup, self._leave = world, judge, setup, leave
@@ -38,24 +43,45 @@ class Troubles:
         #: Where the folder of the store is, while it cannot be read. No process starts then.
         self._leads_to: Path | None = None
 
-    # Workers and machines
+    # Instances
 
-    def kill(self, worker: int, turns: int) -> None:
-        """Kill a worker after so many turns of the loop."""
-        self._world.loop.interrupt(turns, partial(self._kill, worker % self._setup.processes))
+    def kill(self, instance: int, turns: int) -> None:
+        """Kill an instance after so many turns of the loop. Another process takes its place."""
+        self._world.loop.interrupt(turns, partial(self._kill, instance % self._setup.instances))
 
-    def _kill(self, worker: int) -> None:
+    def _kill(self, instance: int) -> None:
         workers = self._world.workers
-        if worker < len(workers) and workers[worker].is_ready and self._leads_to is None:
-            self._leave(worker)
-            self._judge.end_worker(worker, is_stored=self._setup.is_stored)
-            self._world.kill(worker)
+        if instance < len(workers) and workers[instance].is_ready and self._leads_to is None:
+            self._leave(instance)
+            self._judge.kill(instance, is_stored=self._setup.is_stored)
+            self._world.kill(instance)
 
-    def skew(self, machine: int, ahead: float) -> None:
-        """Set the clock of one machine."""
-        changed = self._world.machines[machine % self._setup.machines]
-        self._judge.set_clock(max(0.0, ahead - changed.ahead))
+    def skew(self, instance: int, ahead: float) -> None:
+        """Set the clock of the machine of an instance."""
+        changed = self._world.machines[instance % self._setup.instances]
+        self._judge.set_clock(min(0.0, ahead - changed.ahead))
         changed.ahead = ahead
+        self._judge.skew = max(self._judge.skew, abs(ahead))
+
+    def cut(self, instance: int, seconds: float, *, is_of_store: bool) -> None:
+        """Nothing passes between an instance and the upstream, or Valkey. The others reach it."""
+        network, machine = self._world.loop.network, self._world.machines[instance % self._setup.instances]
+        if is_of_store and self._setup.store == "valkey":
+            if self._begin_outage(seconds, self._mend, is_silent=True):
+                self._judge.happened["cut from the store"] += 1
+                network.cut(machine, self._world.valkey.address)
+            return
+        host, port = self._world.upstream.url.removeprefix("http://").split(":")
+        self._judge.happened["cut"] += 1
+        network.cut(machine, (host, int(port)))
+        self._judge.cut()
+        for later in (0.0, seconds):
+            self._world.loop.call_later(later, self._judge.hear_fault, None, "hang", {})
+        self._world.loop.call_later(seconds, self._mend)
+
+    def _mend(self) -> None:
+        self._world.loop.network.mend()
+        self._judge.mend()
 
     def reload(self, trusted: str) -> None:
         """Change a setting, and reload."""
@@ -66,19 +92,20 @@ class Troubles:
     def churn(self, count: int, host: str) -> None:
         """A client connects many times, and leaves without a byte."""
         for number in range(count):
-            self._come(number % self._setup.processes, host, number, number * 0.01)
+            self._come(number % self._setup.instances, host, number, number * 0.01)
 
-    def crowd(self, worker: int) -> None:
-        """More clients connect to a worker than it may have connections, and leave without a byte."""
+    def crowd(self, instance: int) -> None:
+        """More clients connect to an instance than it may have connections, and leave without a byte."""
         self._judge.crowd(_CROWD_SECONDS)
         self._judge.happened["crowd"] += 1
+        instance %= self._setup.instances
         for number in range(CONNECTIONS + _CROWD_MORE):
             host, leaves_after = f"{20 + number % _CROWD}.0.113.9", 0.5 + number % 6 * 0.5
             arrives = number / CONNECTIONS / 2
-            self._world.loop.call_later(arrives, self._come, worker % self._setup.processes, host, number, leaves_after)
+            self._world.loop.call_later(arrives, self._come, instance, host, number, leaves_after)
 
-    def _come(self, worker: int, host: str, number: int, leaves_after: float) -> None:
-        address = self._world.address(worker)
+    def _come(self, instance: int, host: str, number: int, leaves_after: float) -> None:
+        address = self._world.address(instance)
         if address in self._world.loop.network.servers:
             wire = self._world.loop.network.connect(asyncio.Protocol(), address, host)
             self._world.loop.call_later(leaves_after, wire.abort if number % 2 else wire.close)
@@ -141,7 +168,7 @@ class Troubles:
         valkey, keys = self._world.valkey, self._world.valkey.keys
         if what == "clock":
             valkey.ahead += amount
-            self._judge.set_server_clock(amount)
+            self._judge.fill_budget(amount)
             return
         if what == "failover" and self._setup.has_replica:
             self._fail_over(seconds, lag=amount)
@@ -178,6 +205,13 @@ class Troubles:
             self._judge.happened["failover"] += 1
             self._world.loop.call_later(lag, primary.stop)
             self._world.loop.call_later(lag, self._judge.lose_store)
+
+    def miss_calls(self) -> None:
+        """A call of the store goes wrong: until it is tried again, the store may be thought to be down."""
+        self._begin_outage(_RETRIED_AFTER, is_silent=True)
+        # A process that stands still hears no answer, or hears it later.
+        self._judge.hear_fault(None, "hang", {})
+        self._judge.upstream.delay(self._world.loop.time() - _ON_THE_WAY, SLOW)
 
     def _begin_outage(self, seconds: float, end: Callable[[], None] = lambda: None, *, is_silent: bool = False) -> bool:
         """Note that the store fails for so many seconds. Returns False if it already does."""

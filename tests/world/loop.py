@@ -35,6 +35,8 @@ _SQLITE: Final = "doi_proxy.features.sqlite"
 _MAX_ADVANCES: Final = 20_000
 #: Turns of a loop without an advance of its clock. They take some ten seconds.
 _MAX_TURNS: Final = 1_000_000
+#: Virtual seconds between two attempts to connect over a link that is cut.
+_CUT_INTERVAL: Final = 0.2
 #: Virtual seconds in which the tasks of a killed process end.
 _LONGEST_END: Final = 60.0
 
@@ -206,18 +208,25 @@ class WorldLoop(asyncio.SelectorEventLoop):
     def bury(self) -> None:
         """Let the tasks of killed processes end, after all that counts."""
         for handles, tasks in self._stopped:
-            for task in tasks:
-                task.cancel()
             self._ready.extend(handles)
-            if tasks:
-                self.run_until_complete(asyncio.wait(tasks, timeout=_LONGEST_END))
+            # What a task awaits after its cancellation may be a thread's, which the kill has ended.
+            while waiting := [task for task in tasks if not task.done()]:
+                for task in waiting:
+                    task.cancel()
+                self.run_until_complete(asyncio.wait(waiting, timeout=_LONGEST_END))
         self._stopped.clear()
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         """Note where a socket would connect. `create_connection` takes it. Raises ConnectionRefusedError."""
-        await asyncio.sleep(0)
+        await self._reach(address[:2])
         self.network.require_server(address)
         self._connecting[sock] = address[:2]
+
+    async def _reach(self, address: Any) -> None:
+        """Wait while the link to an address is cut: nothing answers."""
+        await asyncio.sleep(0)
+        while self.network.is_apart(PROCESS.get(), tuple(address)):  # noqa: ASYNC110 - a link has no event
+            await asyncio.sleep(_CUT_INTERVAL)
 
     async def create_connection(
         self,
@@ -235,6 +244,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
         if sock is not None:
             address = self._connecting.pop(sock)
             sock.close()
+        await self._reach(address)
         if not ssl:
             return self.network.connect(protocol, address), protocol
         wire = self.network.connect(asyncio.Protocol(), address)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from typing import Any, Final, Self
 
-from tests.world.process import PROCESS, hold, let_go
+from tests.world.process import PROCESS, Machine, Process, hold, let_go
 
 Address = tuple[str, int]
 #: Bytes that the sockets of both ends hold for a peer that does not read.
@@ -62,9 +62,10 @@ class Wire(asyncio.Transport):
         super().__init__({"sockname": own, "peername": peer, "socket": _Socket(self)})
         self._network = network
         self.set_protocol(protocol)
-        self._process, self._context = PROCESS.get(), copy_context()
+        self.process, self._context = PROCESS.get(), copy_context()
         hold(self)
         self.other: Wire
+        network.wires[self] = None
         self.resets = False
         #: What this end has sent and the system has not accepted.
         self._unsent = bytearray()
@@ -187,11 +188,12 @@ class Wire(asyncio.Transport):
 
     def _deliver(self) -> None:
         self._is_scheduled = False
-        if self._is_paused or self._is_closing:
+        if self._is_paused or self._is_closing or self._network.is_cut(self):
             return
         if self._inbox:
-            data = bytes(self._inbox[:_MAX_READ])
-            del self._inbox[:_MAX_READ]
+            size = self._network.read_size()
+            data = bytes(self._inbox[:size])
+            del self._inbox[:size]
             if self._is_buffered:
                 _feed_data_to_buffered_proto(self._protocol, data)
             else:
@@ -213,7 +215,8 @@ class Wire(asyncio.Transport):
         if self._is_lost:
             return
         self._is_lost = self._is_closing = True
-        let_go(self._process, self)
+        self._network.wires.pop(self, None)
+        let_go(self.process, self)
         if self._inbox:
             self.other._reset_soon()
         elif not self._wrote_eof:
@@ -316,6 +319,12 @@ class Network:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, latency: Callable[[], float] | None = None) -> None:
         self.loop = loop
+        #: The bytes of the next delivery, at most.
+        self.read_size: Callable[[], int] = lambda: _MAX_READ
+        #: The ends of the open connections.
+        self.wires: dict[Wire, None] = {}
+        #: The links that are cut: of the processes of a machine to an address. Nothing passes, and nothing is lost.
+        self._cut: list[tuple[Machine, Address]] = []
         self.servers: dict[Address, Listening] = {}
         self.sockets: dict[Address, Datagrams] = {}
         #: The seconds until each copy of a datagram arrives: none is a loss, two are a repetition. None: all arrive.
@@ -335,6 +344,26 @@ class Network:
             raise OSError(98, f"Address already in use: {own}")
         self.servers[own] = server = Listening(self, own, create_protocol)
         return server
+
+    def cut(self, machine: Machine, address: Address) -> None:
+        """Let nothing pass between the processes of a machine and an address."""
+        self._cut.append((machine, address))
+
+    def mend(self) -> None:
+        """Let everything pass again."""
+        self._cut.clear()
+        for wire in list(self.wires):
+            wire._schedule()
+
+    def is_cut(self, wire: Wire) -> bool:
+        """Whether nothing passes at a connection."""
+        if not self._cut:
+            return False
+        return any(self.is_apart(end.process, end.get_extra_info("peername")) for end in (wire, wire.other))
+
+    def is_apart(self, process: Process | None, address: Any) -> bool:
+        """Whether the link of a process to an address is cut."""
+        return process is not None and (process.machine, address) in self._cut
 
     def require_server(self, address: Any) -> Listening:
         """The server at an address. Raises ConnectionRefusedError."""

@@ -35,10 +35,11 @@ from tests.constants import changed, split
 from tests.fake_upstream import FakeUpstream
 from tests.features.openapi.described import describe
 from tests.world.answer import Reply, check_described, check_reply
+from tests.world.calls import CountedFile
 from tests.world.client import Asked, Client
 from tests.world.loop import WorldLoop, network_of
 from tests.world.network import Address
-from tests.world.process import File, Machine, Process, hold
+from tests.world.process import Machine, Process, hold
 from tests.world.valkey import Valkey
 from tests.world.valkey_sentinel import SENTINEL_URL, Sentinel
 
@@ -168,7 +169,7 @@ class Service:
             stack.enter_context(changed(self._constants))
             stack.enter_context(self._keep_log())
             await stack.enter_async_context(self.upstream)
-            stack.enter_context(patch("sqlite3.connect", partial(sqlite3.connect, factory=File)))
+            stack.enter_context(patch("sqlite3.connect", partial(sqlite3.connect, factory=CountedFile)))
             self._folder = Path(stack.enter_context(TemporaryDirectory()))
             if str(self._settings["store_url"]).startswith("valkey:"):
                 self._valkey = Valkey(network_of(loop), self.clock)

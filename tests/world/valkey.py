@@ -9,9 +9,11 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
+from tests.world.calls import CALLS, SLOW, Calls
 from tests.world.network import Address, Network
 from tests.world.valkey_data import EMPTY, Data, Failure, Keys, Reply, Status
 from tests.world.valkey_scripts import SCRIPTS
@@ -53,9 +55,9 @@ class Server:
         """Whether it reads nothing now."""
         return self._is_silent
 
-    def call_later(self, act: Callable[[], None]) -> None:
+    def call_later(self, delay: float, act: Callable[[], None]) -> None:
         """Act when a reply is due."""
-        self._network.loop.call_later(self.delay, act)
+        self._network.loop.call_later(delay, act)
 
 
 class Valkey(Server):
@@ -150,9 +152,15 @@ class _Connection(asyncio.Protocol):
     def work(self) -> None:
         """Do the commands that have arrived, unless the server stands still."""
         while self._commands and not self._server.is_silent:
-            reply = write_reply(self._server.execute(self._commands.popleft()))
-            if self._server.delay:
-                self._server.call_later(lambda reply=reply: self.transport.write(reply))  # type: ignore[misc]
+            words, calls = self._commands.popleft(), Calls.current
+            trouble = calls.how if calls is not None and calls.how in CALLS and calls.is_due() else None
+            reply = b"" if trouble == "fails" else write_reply(self._server.execute(words))
+            if trouble in ("fails", "is cut short"):
+                self.transport.abort()
+                return
+            delay = self._server.delay + (SLOW if trouble else 0.0)
+            if delay:
+                self._server.call_later(delay, partial(self.transport.write, reply))
             else:
                 self.transport.write(reply)
 
