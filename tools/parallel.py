@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import random
 import signal
 import sys
 import tempfile
@@ -42,6 +43,7 @@ class Fork(NamedTuple):
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
     parser.addoption("--forks", type=int, default=0, help="run the files of tests in so many forks of this process")
+    parser.addoption("--shuffle", type=int, help="run files and their tests in a random order, that of this seed")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             return seconds.get(_find_file(item.nodeid), math.inf if item.path in with_processes else 0.0)
 
         items.sort(key=cost, reverse=True)
+    if (seed := config.getoption("--shuffle")) is not None:
+        random.Random(seed).shuffle(items)
     yield
 
 

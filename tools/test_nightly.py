@@ -45,7 +45,7 @@ def test_every_folder_and_file_of_a_part_has_tests_of_the_night() -> None:
 
 
 def test_a_seed_is_in_a_command() -> None:
-    assert build_command("mutants", 7) == ["make", "mutants", "MUTANTS=100", "SEED=7", "ARGS=--least 0.75"]
+    assert build_command("mutants", 7) == ["make", "mutants", "MUTANTS=100", "SEED=7", "ARGS=--least 0.9"]
 
 
 def test_the_others_are_the_tests_of_no_other_part() -> None:
