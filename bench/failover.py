@@ -25,7 +25,7 @@ _REGISTERED: Final = {f"10.1234/known{number}": f"https://www.example.org/{numbe
 #: Every third record has a TTL of a second, so it is fetched repeatedly.
 _TTLS: Final = dict.fromkeys(list(_REGISTERED)[::3], 1)
 _UNKNOWN: Final = [f"10.1234/unknown{number}" for number in range(20)]
-_SETTINGS: Final[dict[str, object]] = {"cache_negative_ttl": 1, "upstream_machines": 2}
+_SETTINGS: Final[dict[str, object]] = {"cache_negative_ttl": 1, "instances": 2}
 #: Answers before the kill, and after the recovery.
 _ANSWERS: Final = 400
 _PATIENCE: Final = 60.0

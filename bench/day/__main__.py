@@ -171,7 +171,7 @@ async def _site(store: str) -> AsyncIterator[Site]:
             proxies = [_proxy(stack, folder, upstream, f"sqlite:///{folder}/disk/store.sqlite3", settings, _WORKERS)]
         else:
             sentinels = stack.enter_context(running_sentinels(folder))
-            settings["upstream_machines"] = 2
+            settings["instances"] = 2
             proxies = [_proxy(stack, folder, upstream, sentinels.url, settings, 1) for _ in range(2)]
         for proxy in proxies:
             await proxy.ready()

@@ -31,7 +31,7 @@ SETTINGS: Final[dict[str, object]] = {
     "upstream_rate": RATE,
     "upstream_burst": BURST,
     "upstream_max_concurrency": CONCURRENCY,
-    "upstream_machines": 2,
+    "instances": 2,
     QUEUE_TIMEOUT: 1,
 }
 MAX_NAMES: Final = 10_000

@@ -48,7 +48,7 @@ PLAIN: Final[dict[str, Any]] = {
     "upstream_rate": 9.0,
     "upstream_burst": 49.0,
     "upstream_max_concurrency": 15,
-    "upstream_machines": 2,
+    "instances": 2,
     "upstream_breaker_failures": 9,
     "upstream_breaker_cooldown": 14.0,
     "cache_ttl_floor": 1.0,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS
 from doi_proxy.server.prepared_answers import MAX_ANSWER_BYTES
 from tests.simulation.history import ALL, Setup
 from tests.world.service import Worker

@@ -152,7 +152,7 @@ class Service:
         #: The servers of a store URL that names them.
         self._valkey: Valkey
         self.sentinel: Sentinel
-        self._constants, self._settings = split({**_DEFAULTS, "upstream_machines": machines, **settings})
+        self._constants, self._settings = split({**_DEFAULTS, "instances": machines, **settings})
         #: Each has so many workers as the settings say, the first ones first in `workers`.
         self.machines = [Machine() for _ in range(machines)]
         self.workers: list[Worker] = []

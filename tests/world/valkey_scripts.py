@@ -8,7 +8,9 @@ from contextlib import suppress
 from math import inf, isinf
 from typing import Any, Final
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS
+
+MAX_IDLE = 86400
 from doi_proxy.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
 from doi_proxy.features.valkey import scripts
 from doi_proxy.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM, SETTLING, SETTLING_REPLY

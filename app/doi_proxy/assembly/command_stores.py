@@ -126,7 +126,7 @@ class CommandStores:
         with self._name_store_in_errors():
             if not is_service:
                 cache = open_cache(settings, observer=observers.store, read_only=read_only, timeout=STORE_TIMEOUT)
-                timeouts = replace(read_resolver_timeouts(settings), upstream=_STALE_TIMEOUT, recheck=0.0)
+                timeouts = replace(read_resolver_timeouts(), upstream=_STALE_TIMEOUT, recheck=0.0)
                 parts = replace(parts, cache=cache, timeouts=timeouts)
             core = open_core(settings, observers=observers, parts=parts, read_only=read_only)
         try:

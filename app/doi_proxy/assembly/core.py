@@ -16,7 +16,7 @@ from doi_proxy.assembly.features import Features, text_folders
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.upstreams import count_processes, read_budget_limits
+from doi_proxy.assembly.upstreams import read_budget_limits
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.endpoints.fair_lock import FairLock
 from doi_proxy.features.feature import Context, Core, Observers, Opened
@@ -122,7 +122,6 @@ def open_core(
         prefixes=prefixes,
         destinations=Destinations(assembled.resolver, prefixes, resolves=settings.resolve, own_url=settings.public_url),
         link=Link(base=read_sub_path(settings)),
-        read_tokens=assembled.read_tokens,
         prepared=[],
         background=LocalBucket(*_read_background_rate(settings), time.monotonic),
         meter=observers.meter or Meter(),
@@ -143,8 +142,8 @@ def set_budget(core: Core, settings: Settings) -> None:
 
 
 def _read_background_rate(settings: Settings) -> tuple[float, float]:
-    # The processes of all machines have this share together.
-    rate = _BACKGROUND_SHARE * settings.upstream_rate / count_processes(settings)
+    # All instances have this share together.
+    rate = _BACKGROUND_SHARE * settings.upstream_rate / settings.instances
     return rate, max(1.0, rate * _BACKGROUND_SECONDS)
 
 
@@ -167,7 +166,7 @@ def new_context(
 def _shared_folder(settings: Settings) -> Path | None:
     """Where the workers of this machine share files until the service ends, None for a process alone."""
     named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named) if named and settings.workers > 1 else None
+    return Path(named) if named else None
 
 
 def build_face(

@@ -127,10 +127,11 @@ def merge(in_force: Settings, fresh: Settings) -> Settings:
 
 def _replace(settings: Settings, others: Settings, names: Set[str]) -> Settings:
     """The settings with those of `names` from others. Each counts as set if it does where it comes from."""
-    # model_copy counts all that it replaces as set, and `find_deprecated` would warn of them.
     is_set = settings.model_fields_set - names | others.model_fields_set & names
     values = dict(settings) | {name: getattr(others, name) for name in names}
-    return Settings.model_construct(_fields_set=is_set, **values)
+    replaced = Settings.model_construct(_fields_set=is_set, **values)
+    replaced._departed = others.departed
+    return replaced
 
 
 def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings | None:

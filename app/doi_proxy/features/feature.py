@@ -6,7 +6,7 @@ folder of a feature, and of those that need it, leaves a program that works with
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,8 +59,6 @@ class Core:
     prefixes: PrefixChain
     destinations: Destinations
     link: Link
-    #: The tokens of the upstream's budget, those of other processes included.
-    read_tokens: Callable[[], Awaitable[float]]
     #: The prepared answers, once there are some.
     prepared: list[PreparedAnswers]
     #: The share of that budget for what no client requested.

@@ -25,8 +25,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from doi_proxy.cache.coordination import Coordination
-from doi_proxy.cache.store import RecordStore, Store
+from doi_proxy.cache.store import Coordination, RecordStore, Store
 from doi_proxy.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from doi_proxy.features.metrics.requests import HttpMetrics
 from doi_proxy.features.metrics.workers import Exposition

@@ -25,13 +25,28 @@ class ServerSettings(options.SettingsGroup):
     port: int = Field(
         8000, ge=0, le=65535, description="Port to listen on. Change it if another program has this port."
     )
-    workers: int = Field(
+    instances: int = Field(
         1,
-        ge=0,
-        le=64,
-        description="Number of worker processes; they share one SQLite store or one Valkey server. `0` starts one "
-        "for each processor, at most 4, and one with `memory:`. Change it on a machine with several "
-        "processors.",
+        ge=1,
+        le=1_000,
+        description="How many instances share the store and the upstream's budget, on all machines together. Each has "
+        "an equal part of `upstream_rate`, `upstream_burst` and `upstream_max_concurrency`; with a Valkey store, the "
+        "instances count their queries there, and the parts hold while it is away. Set it wherever there is more than "
+        "one.",
+    )
+    instance: str = Field(
+        "",
+        max_length=40,
+        pattern=r"^[A-Za-z0-9._-]*$",
+        description="Name of this instance, which /status, /readyz and /metrics say. The unit sets it to its number.",
+    )
+    management_listen: TextList = Field(
+        (),
+        description="Addresses at which operators reach this instance alone: a host and a port such as "
+        "`127.0.0.1:8101`, or a socket such as `unix:/run/doi-proxy/1.sock`. Everything is served there too, without "
+        "TLS, and no front proxy is trusted. The admin API is then nowhere else. At a socket, its GET needs no token: "
+        "who may open the socket may read. Set it if several instances share a port, or to keep the admin API off the "
+        "address of readers.",
     )
     tls_cert: Path | None = Field(
         None,
@@ -83,7 +98,7 @@ class ServerSettings(options.SettingsGroup):
         0,
         ge=0,
         le=options.MAX_COUNT,
-        description="Open client connections of one worker process; `0` for as many as the limit of open files "
+        description="Open client connections of one instance; `0` for as many as the limit of open files "
         "allows. Set it to bound the memory that connections take.",
     )
     public_url: str | None = Field(
@@ -116,6 +131,17 @@ class ServerSettings(options.SettingsGroup):
     def _check_socket(cls, value: str) -> str:
         if value.startswith(UNIX) and not options.UNIX_ADDRESS.fullmatch(value):
             raise ValueError(f"{value[:120]!r} is not a socket; write it as unix:/run/doi-proxy/http.sock")
+        return value
+
+    @field_validator("management_listen")
+    @classmethod
+    def _check_management(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            if not options.is_host_and_port(address) and not options.UNIX_ADDRESS.fullmatch(address):
+                raise ValueError(
+                    f"{address[:120]!r} is not an address to listen on; write it as 127.0.0.1:8101, [::1]:8101 or "
+                    "unix:/run/doi-proxy/1.sock"
+                )
         return value
 
     @field_validator("trusted_proxies")

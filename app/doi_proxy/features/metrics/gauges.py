@@ -15,7 +15,7 @@ async def expose(
     stats = await core.cache.stats()
     store = stats.store
     entries, size = (0, 0) if store is None else (store.entries, store.bytes)
-    state.set_shared_state(SharedState(await core.read_tokens(), entries, size, stats.healthy))
+    state.set_shared_state(SharedState(core.upstream.budget.tokens, entries, size, stats.healthy))
     set_process_state(core, state, features)
     return exposition.write(accept)
 
@@ -41,6 +41,6 @@ def _read_process(core: Core) -> ProcessState:
         memory_entries=memory.entries,
         memory_bytes=memory.bytes,
         memory_evictions=memory.evictions,
-        lease_fallbacks=counters.lease_fallbacks,
-        budget_fallbacks=counters.budget_fallbacks,
+        lease_fallbacks=0,
+        budget_fallbacks=0,
     )

@@ -97,7 +97,7 @@ class StatusReader:
     ) -> models.StatusSummary:
         """The summary, given the workers that run, if that is known."""
         now, events, records = self._context.clock(), self._events.read(), readiness.local_records
-        wanted = self._context.settings.workers if now - self._started >= _START_SECONDS else 0
+        wanted = 1 if now - self._started >= _START_SECONDS else 0
         lack, cause = self._core.upstream.budget.lack, self._find_cause()
         lacks = set[str]() if lack is None else {lack.token}
         facts = Facts(
@@ -203,7 +203,7 @@ class StatusReader:
 
     async def _budget(self, totals: Totals) -> models.BudgetStatus:
         return models.BudgetStatus(
-            tokens=await self._core.read_tokens(),
+            tokens=self._core.upstream.budget.tokens,
             rate=self._core.upstream.budget.rate,
             in_flight=int(totals.sum("doi_proxy_upstream_in_flight")),
             waiting=int(totals.sum("doi_proxy_upstream_waiting")),

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, Changes
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes
 from doi_proxy.errors import StoreError
 from doi_proxy.features.valkey.layout import Layout, Partition
 from doi_proxy.features.valkey.node import Script, Work

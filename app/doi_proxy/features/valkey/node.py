@@ -24,7 +24,13 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from doi_proxy.errors import DamagedEntry, StoreError, StoreSlow
+from doi_proxy.errors import DamagedEntry, StoreError
+
+
+class StoreSlow(StoreError):
+    pass
+
+
 from doi_proxy.features.valkey.clients import CONNECTIONS, ServerClient
 from doi_proxy.features.valkey.replies import interpret, read_anything
 

@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS
+
+MAX_IDLE = 86400
 from doi_proxy.cache.purges import EVERYTHING, MAX_PURGES, NOT_FOUND, PURGE_MEMORY, UNKNOWN
 from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, ROUNDING
 from doi_proxy.store.stored_entry import FORMAT_BITS, MARK_OFFSET, MIN_BYTES, PLAIN, STORE_FORMAT, VERIFIED

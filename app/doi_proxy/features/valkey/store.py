@@ -8,11 +8,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final
 
-from doi_proxy.cache.coordination import Changes
+from doi_proxy.cache.store import Changes
 from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.purges import has_many_keys, scopes_of
 from doi_proxy.cache.store import StoreStats
-from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError, StoreSlow
+from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.valkey.node import StoreSlow
+
+BucketSettling = StoreError
 from doi_proxy.features.valkey import scripts
 from doi_proxy.features.valkey.announcements import read_announcements
 from doi_proxy.features.valkey.layout import Partition, find_layout
