@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import time
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from doi_proxy.assembly.descriptors import connections_that_fit
 from doi_proxy.assembly.features import Features, text_folders
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.resolving import UNOBSERVED, assemble
@@ -86,6 +86,14 @@ class SuppliedParts:
     timeouts: ResolverTimeouts | None = None
 
 
+#: Open files other than connections: the program, its store, its log, the port, and sockets that are being closed while
+#: new ones are accepted.
+RESERVED: Final = 96
+#: The open files of a process without clients, and as many again for sockets that are being closed.
+_LEAST_RESERVED: Final = 64
+#: Connections of a process whose limit of open files leaves less, and of one without a limit.
+_LEAST: Final = 8
+UNLIMITED: Final = 65_536
 #: The settings that `set_budget` follows.
 BUDGET_SETTINGS: Final = ("upstream_rate", "upstream_burst", "upstream_max_concurrency")
 NO_PARTS: Final = SuppliedParts()
@@ -148,7 +156,14 @@ def _read_background_rate(settings: Settings) -> tuple[float, float]:
 
 
 def _count_connections(settings: Settings) -> int:
-    return settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency)
+    """The client connections of this instance: those that the limit of open files (RLIMIT_NOFILE) leaves."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = UNLIMITED if soft == resource.RLIM_INFINITY else soft
+    # With a small limit, clients get half of it. Half of 64 would leave nothing for the program: under a crowd that
+    # comes and goes, none of 100 requests was answered, and with 10 connections all were.
+    half = min(files // 2, files - _LEAST_RESERVED)
+    fitting = max(files - RESERVED - 2 * settings.upstream_max_concurrency, half, _LEAST)
+    return settings.max_connections or min(fitting, UNLIMITED)
 
 
 def new_context(
