@@ -123,7 +123,7 @@ class FallbackStore:
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """Take the lease of a name; see Store. If the store fails, the lease holds in this process only."""
-        if self.store is not None:
+        if self.store is not None and hasattr(self.store, "lease"):
             taken = await self._try("lease", self.store.lease(key, owner, seconds), None)
             if taken is not None:
                 return taken
@@ -133,13 +133,13 @@ class FallbackStore:
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """Let a lease end after `seconds` from now; see Store."""
         await self.memory.renew(key, owner, seconds)
-        if self.store is not None:
+        if self.store is not None and hasattr(self.store, "lease"):
             await self._try("renew", self.store.renew(key, owner, seconds), None)
 
     async def release(self, key: str, owner: str) -> None:
         """Release a lease."""
         await self.memory.release(key, owner)
-        if self.store is not None:
+        if self.store is not None and hasattr(self.store, "lease"):
             await self._try("release", self.store.release(key, owner), None)
 
     async def take(
@@ -151,7 +151,7 @@ class FallbackStore:
         to fail, also at the start of a process: the tokens of the store may be spent. If it has given any, the bucket
         of the store is empty when the store is back.
         """
-        if self.store is not None:
+        if self.store is not None and hasattr(self.store, "lease"):
             wait = await self._try("take", self._take_from(self.store, bucket, rate, burst, leaving, count), None)
             if wait is not None:
                 self._own_buckets.discard(bucket)
@@ -181,7 +181,7 @@ class FallbackStore:
     async def back_off(self, bucket: str, seconds: float) -> None:
         """Stop all processes from taking a token for `seconds`; if the store fails, only this process."""
         await self.memory.back_off(bucket, seconds)
-        if self.store is not None:
+        if self.store is not None and hasattr(self.store, "lease"):
             await self._try("back_off", self.store.back_off(bucket, seconds), None)
 
     @property
