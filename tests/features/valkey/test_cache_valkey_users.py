@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.nightly]
 PATIENCE = 5.0
 PAGE: Final = Path(__file__).parents[3] / "docs" / "valkey.md"
 #: The commands in the page: "ACL SETUSER", a user and rules.
-USERS: Final = re.findall(r"^ACL SETUSER (\S+) (.+)$", PAGE.read_text("utf-8"), re.MULTILINE)
+USERS: Final = re.findall(
+    r"^(?:A user at the Sentinels needs `)?ACL SETUSER (\S+) ([^`\n]+)", PAGE.read_text("utf-8"), re.MULTILINE
+)
 
 
 def create_user(server: Server, number: int) -> str:

@@ -18,6 +18,7 @@ from redis.exceptions import (
     ClusterCrossSlotError,
     ClusterDownError,
     ClusterError,
+    InvalidResponse,
     MaxConnectionsError,
     RedisClusterException,
     ResponseError,
@@ -37,9 +38,12 @@ Words = Sequence[str | bytes | int]
 #: Seconds after a failure in which nothing is sent. Otherwise an outage would cost each request a timeout. Then one
 #: command at a time finds out whether the server answers again.
 PAUSE: Final = 1.0
-#: Parts of the error replies to a command on a key that has data of another program: of another type, a stream that has
-#: no further id, or a text in place of a number. The key is deleted. Otherwise all that needs it would fail for ever.
-_FOREIGN: Final = ("WRONGTYPE", "last possible ID", "not an integer")
+#: Parts of the errors of a command on a key that has data of another program: of another type, a stream that has no
+#: further id, a text in place of a number, or more than a reply may have. The key is deleted. Otherwise all that needs
+#: it would fail for ever.
+_FOREIGN: Final = ("WRONGTYPE", "last possible ID", "not an integer", "reply is too long")
+#: Commands without a key.
+_WITHOUT_KEY: Final = ("DBSIZE", "INFO", "SCAN")
 #: The reply to a new connection beyond the server's `maxclients`.
 _TOO_MANY_CLIENTS: Final = "max number of clients reached"
 _LOGIN: Final = "correct the user and the password in the store URL"
@@ -122,12 +126,12 @@ class ValkeyServer:
         options = {} if at is None else {"target_nodes": at}
         try:
             return await self._client.execute_command(*words, **options)
-        except ResponseError as error:
+        except (ResponseError, InvalidResponse) as error:
             return await self._execute_again(words, error)
 
-    async def _execute_again(self, words: Words, error: ResponseError) -> Any:
+    async def _execute_again(self, words: Words, error: Exception) -> Any:
         """Delete the key if it has data of another program, and repeat the command."""
-        if not any(part in str(error) for part in _FOREIGN):
+        if words[0] in _WITHOUT_KEY or not any(part in str(error) for part in _FOREIGN):
             raise error
         log.warning("The key %s on %s has data of another program, and is deleted.", words[1], self._name)
         await self._client.execute_command("DEL", words[1])
