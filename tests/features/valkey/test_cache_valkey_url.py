@@ -84,3 +84,10 @@ def test_each_kind_has_the_valkey_and_the_redis_spelling() -> None:
 def test_any_other_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"^(it |its |a cluster )"):
         open_redis(url, 1.0)
+
+
+@table("url", ["valkey://u:sec/ret@h", "valkey+cluster://u:sec/ret@h1,h2", "valkey+sentinel://u:sec/ret@h/name"])
+def test_a_password_that_is_not_encoded_is_not_quoted(url: str) -> None:
+    with pytest.raises(ValueError, match="must be percent-encoded") as raised:
+        open_redis(url, 1.0)
+    assert "sec" not in str(raised.value)

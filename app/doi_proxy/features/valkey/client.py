@@ -74,9 +74,9 @@ def _connect_socket(parts: SplitResult, options: Mapping[str, Any]) -> tuple[Cli
 
 
 def _connect_server(parts: SplitResult, options: Mapping[str, Any]) -> tuple[Client, str]:
+    address = _read_address(parts.netloc.rpartition("@")[2], _PORT)
     if (path := parts.path.strip("/")) and not path.isdigit():
         raise ValueError("its path is not a database number")
-    address = _read_address(parts.netloc.rpartition("@")[2], _PORT)
     return _open(parts.geturl(), options), _describe([address])
 
 
@@ -107,9 +107,9 @@ def _connect_primary(parts: SplitResult, options: Mapping[str, Any]) -> tuple[Cl
 
 
 def _connect_cluster(parts: SplitResult, options: Mapping[str, Any]) -> tuple[Client, str]:
+    addresses = _read_addresses(parts, _PORT)
     if parts.path.strip("/") not in ("", "0") or parse_qs(parts.query).get("db", ["0"]) != ["0"]:
         raise ValueError("a cluster has the database 0 alone")
-    addresses = _read_addresses(parts, _PORT)
     user, at, hosts = parts.netloc.rpartition("@")
     first = parts._replace(netloc=f"{user}{at}{hosts.partition(',')[0]}", path="")
     cluster = RedisCluster.from_url(
@@ -140,9 +140,14 @@ def _read_addresses(parts: SplitResult, default_port: int) -> list[Address]:
 
 def _read_address(text: str, default_port: int) -> Address:
     parts = urlsplit(f"//{text}")
-    if not parts.hostname or parts.port == 0:
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        # The error quotes the port: after a slash in a password, that is a part of the password.
+        raise ValueError("it has no valid port, or its password has characters that must be percent-encoded") from None
+    if not host or port == 0:
         raise ValueError("it has no host, or port 0")
-    return parts.hostname, parts.port or default_port
+    return host, port or default_port
 
 
 def _describe(addresses: list[Address]) -> str:
