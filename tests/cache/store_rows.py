@@ -17,8 +17,7 @@ from redis.crc import key_slot
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Store
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.features.valkey.store import ValkeyStore
-from doi_proxy.store.stored_entry import STORE_FORMAT
+from doi_proxy.features.valkey.store import KEY_PREFIX, ValkeyStore
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER
 from tests.features.valkey.valkey_cluster import PRIMARIES
@@ -105,20 +104,18 @@ class ServerRow(Row):
             client.flushdb()
 
     def advance(self, seconds: float) -> None:
-        """The clock of a server cannot be set, so every time that it has moves back."""
+        """The clock of a server cannot be set, so the end of every key moves back."""
         super().advance(seconds)
         for client in self._clients:
             for key in list(client.scan_iter()):
-                if client.type(key) == b"hash":
-                    for field, value in client.hgetall(key).items():
-                        client.hset(key, field, repr(float(value) - seconds))
                 if (left := client.pttl(key)) > 0:
                     client.pexpire(key, left - int(seconds * 1000))
 
     def overwrite(self, data: Mapping[str, bytes]) -> None:
         for key, value in data.items():
-            name = f"doi-proxy:{STORE_FORMAT}:entry:{key}"
-            self._clients[key_slot(name.encode()) * len(self._clients) // _SLOTS].set(name, value)
+            name = f"{KEY_PREFIX}entry:{key}"
+            client = self._clients[key_slot(name.encode()) * len(self._clients) // _SLOTS]
+            client.set(name, value)
 
     def _create(self) -> Store:
         return ValkeyStore(self._url, clock=self.clock, timeout=_TIMEOUT)
@@ -129,8 +126,7 @@ class _ModelClient:
 
     def __init__(self, server: Valkey) -> None:
         self._call = server.keys.call
-        self.flushdb = partial(self._call, "FLUSHDB")
-        self.set = partial(self._call, "SET")
+        self.flushdb, self.set = partial(self._call, "FLUSHDB"), partial(self._call, "SET")
 
 
 class ModelRow(ServerRow):

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-
 from doi_proxy.assembly.allotment import ALLOTMENT_SECONDS
-from doi_proxy.features.valkey.layout import partitions_of_cluster
+
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, UpstreamProcess, until
 from tests.constants import QUEUE_TIMEOUT
@@ -64,7 +63,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def of_cluster(cluster: Cluster) -> Store:
-    lost = cluster.owner_of(partitions_of_cluster().find("upstream").slot)
+    lost = cluster.primaries()[0]
     return Store(cluster.url, lost.kill, lambda: cluster.wait_for_failover(lost))
 
 

@@ -117,8 +117,7 @@ class Troubles:
         if self._begin_outage(WRITTEN_AFTER):
             self._judge.lose_store()
             for file in self._world.store_path.parent.glob(f"{self._world.store_path.name}*"):
-                if "coordination" not in file.name:
-                    file.unlink()
+                file.unlink()
 
     def unreadable(self, seconds: float) -> None:
         """The folder of the store cannot be read: what is open stays open, and nothing is lost."""

@@ -46,30 +46,9 @@ def test_a_worker_may_be_killed_at_any_turn_of_the_loop(tmp_path: Path) -> None:
             assert world.get(f"/{name}", world.client(worker=1)).location == TARGET
 
 
-def test_two_machines_share_one_query_although_their_clocks_differ() -> None:
-    with World(store_url=URL, machines=2) as world:
-        world.machines[1].ahead = 40.0
-        world.upstream.put(NAME, url=TARGET)
-        world.upstream.fault(NAME, "delay", seconds=1.0)
-        asked = ask_in_two_workers(world)
-        assert {world.finish(request).location for request in asked} == {TARGET}
-        assert world.upstream.queries(NAME) == 1
-
-
 def test_what_one_machine_stored_the_other_one_answers_in_an_outage_of_the_upstream() -> None:
     with World(store_url=URL, machines=2) as world:
         world.upstream.put(NAME, url=TARGET)
         world.get(f"/{NAME}", world.client(worker=0))
         world.upstream.fault(EVERY_NAME, "reset")
         assert world.get(f"/{NAME}", world.client(worker=1)).location == TARGET
-
-
-def test_every_request_that_a_slow_valkey_fails_gets_what_it_has() -> None:
-    with World(store_url=URL) as world:
-        world.upstream.put(NAME, url=TARGET)
-        world.get(f"/{NAME}")
-        world.restart()
-        world.upstream.fault(EVERY_NAME, "reset")
-        world.valkey.delay = 0.6
-        asked = [world.client(f"192.0.2.{number}").ask(f"/{NAME}") for number in range(1, 5)]
-        assert [world.finish(request).location for request in asked] == [TARGET] * 4

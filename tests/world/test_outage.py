@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from doi_proxy.assembly.resolving import RECHECK
-from doi_proxy.resolver.resolver import LATE_SECONDS
-from doi_proxy.web.conditions import REQUEST_SECONDS
 from tests.fake_upstream import EVERY_NAME
 from tests.world.answer import Reply
 from tests.world.valkey import URL
@@ -123,26 +121,6 @@ def test_a_name_whose_prefix_has_no_record_keeps_its_target_after_a_restart(tmp_
                 assert world.get(f"/{NAME}", client, accept=BIBTEX).location == TARGET
                 # An answer about the prefix itself needs a recent one.
                 assert world.get("/10.1000", client).status in (502, 503)
-
-
-def test_a_store_that_begins_to_hang_delays_the_target_of_a_name_without_a_prefix_record_by_half_a_second() -> None:
-    with World(store_url=URL) as world:
-        world.upstream.put(NAME, url=TARGET)
-        assert world.get(f"/{NAME}", accept=BIBTEX).location == TARGET
-        world.sleep(150)
-        world.upstream.fault(EVERY_NAME, "hang")
-        world.loop.call_later(REQUEST_SECONDS - 0.05, world.valkey.hang)
-        known = world.get(f"/{NAME}", accept=BIBTEX)
-        assert (known.location, round(known.seconds, 3)) == (TARGET, REQUEST_SECONDS + LATE_SECONDS)
-
-
-@pytest.mark.parametrize("query", ["", "?auth"])
-def test_a_store_that_hangs_with_the_upstream_delays_a_refusal_by_half_a_second(query: str) -> None:
-    with World(store_url=URL) as world:
-        world.upstream.fault(EVERY_NAME, "hang")
-        world.valkey.hang()
-        refused = world.get(f"/{NAME}{query}")
-        assert (refused.status, round(refused.seconds, 3)) == (504, REQUEST_SECONDS + LATE_SECONDS)
 
 
 def test_a_store_that_stands_still_for_a_moment_is_not_down() -> None:

@@ -45,7 +45,7 @@ PURPOSES: Final = ("name", "lookup", "site")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "forget_registry", "count_registry", "announce", "scan", "changes", "read_note",
-    "write_note", "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
+    "write_note", "spend", "stats", "flush", "close",
 )  # fmt: skip
 
 
