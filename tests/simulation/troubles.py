@@ -167,7 +167,6 @@ class Troubles:
         valkey, keys = self._world.valkey, self._world.valkey.keys
         if what == "clock":
             valkey.ahead += amount
-            self._judge.fill_budget(amount)
             return
         if what == "failover" and self._setup.has_replica:
             self._fail_over(seconds, lag=amount)

@@ -110,11 +110,10 @@ def open_upstream(
 
 
 def read_budget_limits(settings: Settings) -> BudgetLimits:
-    """The limits of upstream queries of one instance: an equal part, but all tokens where a store counts them."""
-    parts = 1 if _counts_queries(settings) else settings.instances
+    """The limits of upstream queries of one instance: an equal part, but the whole rate where a store counts them."""
     return BudgetLimits(
-        rate=settings.upstream_rate / parts,
-        burst=max(1.0, settings.upstream_burst / parts),
+        rate=settings.upstream_rate / (1 if _counts_queries(settings) else settings.instances),
+        burst=max(1.0, settings.upstream_burst / settings.instances),
         max_concurrency=max(1, settings.upstream_max_concurrency // settings.instances),
         reserved_for_people=RESERVED_SHARE,
         most_of_client=MOST_WAITING,
@@ -178,5 +177,6 @@ def _open_counted_bucket(settings: Settings, cache: TieredStore) -> CountedBucke
     """The tokens that the instances count in a server of their store. None without one."""
     if not _counts_queries(settings):
         return None
-    rate, burst = settings.upstream_rate, settings.upstream_burst
-    return CountedBucket(partial(cache.spend, "queries"), rate, burst, settings.instances, time.monotonic)
+    limits = read_budget_limits(settings)
+    spend = partial(cache.spend, "queries")
+    return CountedBucket(spend, limits.rate, limits.burst, settings.instances, time.monotonic)
