@@ -607,7 +607,12 @@ class Judge:
             if word.target is not None and is_sure and now < word.ends - 3 * _ON_THE_WAY:
                 # An instance may have learned more than a client was answered.
                 later = [other for other in self.upstream.words[key] if other.since >= word.since]
-                if not any(other.is_denial for other in later):
+                # What another instance learned a moment before made the name one to forget while this was asked.
+                is_forgotten = any(
+                    other.instance != word.instance and word.since - ANNOUNCED <= other.since <= word.since
+                    for other in self.upstream.words[key]
+                )
+                if not is_forgotten and not any(other.is_denial for other in later):
                     found[key] = {other.target for other in later if other.target}
         return found
 
