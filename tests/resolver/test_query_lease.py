@@ -16,17 +16,17 @@ LEASE = 1.5
 
 
 @pytest.mark.parametrize(
-    ("store", "worker"), [("sqlite:///{}/store.sqlite3", 0), ("sqlite:///{}/store.sqlite3", 1), (URL, 1)]
+    ("store", "instance"), [("sqlite:///{}/store.sqlite3", 0), ("sqlite:///{}/store.sqlite3", 1), (URL, 1)]
 )
-def test_a_person_does_not_wait_for_the_turn_of_a_list(tmp_path: Path, store: str, worker: int) -> None:
-    with World(workers=2, store_url=store.format(tmp_path), upstream_rate=1, upstream_burst=8) as world:
+def test_a_person_does_not_wait_for_the_turn_of_a_list(tmp_path: Path, store: str, instance: int) -> None:
+    with World(instances=2, store_url=store.format(tmp_path), upstream_rate=1, upstream_burst=8) as world:
         for name in NAMES:
             world.upstream.put(name, url=TARGET)
         listed = world.client("192.0.2.8", 0).ask(
             "/api/resolve", {"content_type": "application/json"}, method="POST", body=json.dumps(NAMES).encode()
         )
         world.sleep(6)
-        person = world.client("192.0.2.7", worker)
+        person = world.client("192.0.2.7", instance)
         # The turn of the first of them comes soon.
         for name in [name for name in NAMES if not world.upstream.queries(name)][4:7]:
             began = world.now()

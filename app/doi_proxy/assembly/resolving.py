@@ -135,4 +135,4 @@ def _allot(settings: Settings, bucket: SharedBucket | None) -> TokenBucket | Non
 
 
 def _is_shared(settings: Settings) -> bool:
-    return settings.workers > 1 or urlsplit(settings.store_url).scheme not in ("memory", "sqlite")
+    return urlsplit(settings.store_url).scheme not in ("memory", "sqlite")

@@ -176,5 +176,5 @@ def read_queue_timeouts() -> Mapping[Priority, float]:
 
 
 def count_processes(settings: Settings) -> int:
-    """The processes that share the store and the budget, on all machines."""
-    return settings.workers * settings.upstream_machines
+    """The instances that share the budget, on all machines."""
+    return settings.upstream_machines

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
 #: The settings that `serve --help` lists.
-_SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "workers", "upstream_contact")
+_SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "upstream_contact")
 #: Errors of an output that takes no more: a full disk, a quota, a file of the largest size, a broken disk, a pipe.
 _UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
 #: The characters of a path that a message shows.

@@ -69,7 +69,7 @@ class Settings(SettingsGroup):
         # The settings of the core that features read. Their descriptions are in app/doi_proxy/assembly/settings.
         host: str
         port: int
-        workers: int
+        instance: str
         upstream_machines: int
         upstream_burst: float
         tls_cert: Path | None

@@ -118,8 +118,8 @@ class Guard:
         self._record_query = record_query
         self._timeouts = timeouts
         self._has_answered = False
-        #: When the upstream answered last, or failed last; and when it answered last.
-        self.result_at, self._answered_at = 0.0, -inf
+        #: When the upstream answered last.
+        self._answered_at = -inf
         self._is_controlling = False
         #: Whether the last query met a pause.
         self._is_paused = False
@@ -137,7 +137,7 @@ class Guard:
 
     @property
     def seconds_since_answer(self) -> float:
-        """Seconds since the last answer to any worker of the service. Infinity without one."""
+        """Seconds since the last answer. Infinity without one."""
         return self._clock() - self._answered_at
 
     @property
@@ -226,7 +226,7 @@ class Guard:
         except errors.CouldNotVerify as error:
             await self._record_failure(name, error)
             raise
-        self.record_answer(self._clock())
+        self.record_answer()
         return answer
 
     async def _fetch(self, fetch: Callable[[], Awaitable[T]]) -> T:
@@ -251,9 +251,9 @@ class Guard:
         if self._record_query is not None:
             self._record_query(outcome, self._clock() - began)
 
-    def record_answer(self, at: float) -> None:
-        """The upstream answered this process, or another worker of its service."""
-        self._has_answered, self.result_at, self._answered_at = True, at, at
+    def record_answer(self) -> None:
+        """The upstream answered."""
+        self._has_answered, self._answered_at = True, self._clock()
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()
@@ -315,12 +315,11 @@ class Guard:
             self.breaker.open(self._clock())
             self._log_failure(error)
         else:
-            self.record_answer(self._clock())
+            self.record_answer()
         finally:
             self._is_controlling = False
 
     def _log_failure(self, error: errors.CouldNotVerify) -> None:
-        self.result_at = self._clock()
         self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
 
 

@@ -25,13 +25,11 @@ class ServerSettings(options.SettingsGroup):
     port: int = Field(
         8000, ge=0, le=65535, description="Port to listen on. Change it if another program has this port."
     )
-    workers: int = Field(
-        1,
-        ge=0,
-        le=64,
-        description="Number of worker processes; they share one SQLite store or one Valkey server. `0` starts one "
-        "for each processor, at most 4, and one with `memory:`. Change it on a machine with several "
-        "processors.",
+    instance: str = Field(
+        "",
+        max_length=100,
+        description="Name of this instance in `/status`, `/readyz`, `/metrics` and the log. Set it if several "
+        "instances share the service.",
     )
     tls_cert: Path | None = Field(
         None,
@@ -83,7 +81,7 @@ class ServerSettings(options.SettingsGroup):
         0,
         ge=0,
         le=options.MAX_COUNT,
-        description="Open client connections of one worker process; `0` for as many as the limit of open files "
+        description="Open client connections of this process; `0` for as many as the limit of open files "
         "allows. Set it to bound the memory that connections take.",
     )
     public_url: str | None = Field(

@@ -73,12 +73,12 @@ class Admin(Feature):
     settings = AdminSettings
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
-        """The gate, what repeats the purges of other workers, and the listener if there is one."""
+        """The gate, and the listener if there is one."""
         context, settings = self.context, self.context.settings.group(AdminSettings)
         if settings.admin_token is None:
             context.reloads.on_reload(_refuse_first_token, "admin_token")
             return ()
-        from doi_proxy.features.admin.actions import build_actions, share_purges
+        from doi_proxy.features.admin.actions import build_actions
         from doi_proxy.features.admin.application import AdminApplication
         from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
         from doi_proxy.features.admin.http import create_admin
@@ -88,9 +88,8 @@ class Admin(Feature):
         from doi_proxy.system.version import read_version
         from doi_proxy.web.client_network import client_of
 
-        purges = share_purges(context, core)
         gate = AdminGate(
-            create_admin(read_version(), build_actions(context, core, purges, others[Limits]), core.link.base),
+            create_admin(read_version(), build_actions(context, core, others[Limits]), core.link.base),
             token=settings.admin_token,
             attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
             client_of=client_of,
@@ -99,12 +98,12 @@ class Admin(Feature):
         )
         context.reloads.on_reload(lambda new: gate.set_token(new.group(AdminSettings).admin_token), "admin_token")
         if settings.admin_listen is None:
-            return gate, purges
+            return (gate,)
 
         def listen(stages: Any, connections: object) -> AdminApplication:
             return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
 
-        return gate, purges, Listener("admin_listen", listen)
+        return gate, Listener("admin_listen", listen)
 
 
 def _refuse_first_token(new: options.Settings) -> None:
