@@ -432,8 +432,6 @@ async def test_a_store_that_fails_is_seen() -> None:
         found = await scraped(proxy)
         assert value(found, "store_up") == 0
         assert value(found, "store_errors_total", operation="get") >= 1
-        assert value(found, "store_fallbacks_total", kind="lease") >= 1
-        assert value(found, "store_fallbacks_total", kind="budget") >= 1
 
 
 def test_every_operation_of_a_store_has_a_series() -> None:

@@ -190,21 +190,10 @@ def test_the_sentence_is_the_worst_that_is_wrong(facts: Facts, point: HistoryPoi
     assert found.sentence.startswith(sentence)
 
 
-def test_what_an_earlier_run_counted_before_a_gap_is_not_of_now() -> None:
+def test_what_was_counted_before_a_gap_is_not_of_now() -> None:
     found = summarize(FINE, [UNANSWERED, LATE.model_copy(update={"start": 43_200, "loop_delay": 0.1})], 43_210, 43_220)
     assert (found.problems, found.failed_share) == ([], 0.0)
     assert found.requests_per_second == pytest.approx(9 / 10)
-
-
-def test_the_requests_of_an_earlier_run_are_a_rate_over_its_time_too() -> None:
-    points = [LATE.model_copy(update={"start": start, "requests": 300}) for start in (600, 900)]
-    assert summarize(FINE, points, 910, 1_000).requests_per_second == pytest.approx(600 / 400)
-
-
-def test_a_point_in_which_an_earlier_run_counted_too_counts_as_a_whole() -> None:
-    points = [LATE.model_copy(update={"start": start, "requests": 300}) for start in (600, 900, 1_200)]
-    assert summarize(FINE, points, 1_000, 1_300).requests_per_second == pytest.approx(600 / 400)
-    assert summarize(FINE, points[1:], 1_000, 1_300).requests_per_second == pytest.approx(600 / 300)
 
 
 def test_every_problem_has_a_place_in_the_order_and_words_in_every_language() -> None:
