@@ -164,7 +164,8 @@ def _name_address(listening: socket.socket, scheme: str) -> str:
 def _announce(settings: Settings, listening: socket.socket) -> str:
     """Log the address of the service. Returns the status text for systemd."""
     address = _name_address(listening, "https" if settings.tls_cert else "http")
-    log.info("starting on %s", address)
+    instance = f" as instance {settings.instance}" if settings.instance else ""
+    log.info("starting on %s%s", address, instance)
     for name, further in _further_addresses(settings).items():
         log.info("%s: listening on %s", name, further)
     if (left := describe_left_file(settings)) is not None:
@@ -178,7 +179,7 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
             "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to an "
             "e-mail address or a URL"
         )
-    return f"serving on {address}"
+    return f"serving on {address}{instance}"
 
 
 def log_warnings(settings: Settings) -> None:
