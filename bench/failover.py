@@ -189,16 +189,6 @@ async def _kill_proxy() -> float:
         return await _wait_for(other, lost)
 
 
-async def _kill_worker() -> float:
-    with _World() as world:
-        upstream = await world.start_upstream({lease_holder.NAME: lease_holder.URL})
-        store = f"sqlite:///{world.folder}/store.sqlite3"
-        proxy = await world.start_proxy(upstream, store, workers=2, **lease_holder.SETTINGS)
-        lost = await lease_holder.begin_query(proxy, upstream)
-        lease_holder.kill_worker(proxy, upstream)
-        return await _wait_for(proxy, lost)
-
-
 async def _wait_for(other: Proxy, lost: asyncio.Task[Any]) -> float:
     with suppress(OSError, EOFError):
         await lost
@@ -210,5 +200,4 @@ async def _wait_for(other: Proxy, lost: asyncio.Task[Any]) -> float:
 
 _LEASES: Final = {
     "Valkey, a proxy on another machine": _kill_proxy,
-    "SQLite, another worker": _kill_worker,
 }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from doi_proxy.assembly.checks import CoreInspection
 from doi_proxy.assembly.core import (
     BUDGET_SETTINGS,
     NO_PARTS,
@@ -23,7 +21,7 @@ from doi_proxy.assembly.core import (
     read_sub_path,
     set_budget,
 )
-from doi_proxy.assembly.features import Features, switched_on
+from doi_proxy.assembly.features import Features
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.lifespan import run_lifespan
 from doi_proxy.assembly.operations import create_operations, find_paths
@@ -32,14 +30,14 @@ from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.assembly.stores import open_service_cache
 from doi_proxy.endpoints.fastapi_errors import allowed_methods
 from doi_proxy.endpoints.operators import OperatorGate
-from doi_proxy.errors import ConfigurationError, refuse_stripped_texts
+from doi_proxy.errors import refuse_stripped_texts
 from doi_proxy.server.proxies import trusted_addresses
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.loop import read_loop_id
 from doi_proxy.web.application import Application, OwnSite
 from doi_proxy.web.operations import Operations
 
-__all__ = ["NO_PARTS", "SuppliedParts", "check", "create", "create_from_environment"]
+__all__ = ["NO_PARTS", "SuppliedParts", "create", "create_from_environment"]
 
 
 def create(
@@ -100,18 +98,3 @@ def create_from_environment() -> Application:
     settings = load({})
     begin_logging(settings)
     return create(settings)
-
-
-def check(settings: Settings) -> None:
-    """Find out before workers are started whether these settings can be used. Raises ConfigurationError."""
-
-    async def open_and_close() -> None:
-        for feature in switched_on(settings):
-            for finding in feature.check(CoreInspection(settings, is_start=True)):
-                if finding.severity == "error":
-                    raise ConfigurationError(str(finding))
-        core = open_core(settings, parts=SuppliedParts(cache=open_service_cache(settings)))
-        await core.upstream.source.aclose()
-        await core.cache.close()
-
-    asyncio.run(open_and_close())

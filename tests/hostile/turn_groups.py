@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from doi_proxy.features.status.keeping import NOTE, Kept
+from doi_proxy.sharing.events import MAX_EVENTS, Event
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.features.metrics.history import LENGTH, STEP, Point
-from doi_proxy.features.status.keeping import NOTE, Kept
-from doi_proxy.sharing.events import MAX_EVENTS, Event
 from handle_protocol.answer import Answer, ResponseCode
 from tests.hostile import turn_units
 from tests.hostile.signed import proof_exchanges, signed_upstream

@@ -73,8 +73,6 @@ _SETTINGS: Final[dict[str, Any]] = {
     "upstream_breaker_cooldown": COOLDOWN,
     "admin_token": _TOKEN,
     "public_url": ORIGIN,
-    # In virtual time, no turn takes any.
-    "doi_proxy.features.metrics.event_loop.SAMPLE_INTERVAL": 10.0,
     # SQLite would wait in real time for the lock of another process.
     "doi_proxy.features.sqlite.file.WRITE_TIMEOUT": 0.0,
     "doi_proxy.features.sqlite.notes.WRITE_TIMEOUT": 0.0,
@@ -122,7 +120,7 @@ def _play(seed: int, steps: Sequence[Step], setup: Setup, calls: Calls | None) -
         settings = {**_SETTINGS, **Bounds.settings(setup), "store_url": store}
         chance = random.Random(f"network {seed}")
         settings["latency"] = (lambda: chance.random() * setup.latency) if setup.latency else None
-        with World(chance=seed, upstream=lambda: upstream, machines=setup.instances, **settings) as world:
+        with World(chance=seed, upstream=lambda: upstream, instances=setup.instances, **settings) as world:
             if setup.in_pieces:
                 world.loop.network.read_size = lambda: chance.choice(_PIECES)
             upstream.world = world

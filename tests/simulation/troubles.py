@@ -50,8 +50,8 @@ class Troubles:
         self._world.loop.interrupt(turns, partial(self._kill, instance % self._setup.instances))
 
     def _kill(self, instance: int) -> None:
-        workers = self._world.workers
-        if instance < len(workers) and workers[instance].is_ready and self._leads_to is None:
+        instances = self._world.instances
+        if instance < len(instances) and instances[instance].is_ready and self._leads_to is None:
             self._leave(instance)
             self._judge.kill(instance, is_stored=self._setup.is_stored)
             self._world.kill(instance)
@@ -146,8 +146,8 @@ class Troubles:
         self._limit_pages(_MANY_PAGES)
 
     def _limit_pages(self, most: int) -> None:
-        for worker in self._world.workers:
-            for file in worker.process.held:
+        for instance in self._world.instances:
+            for file in instance.process.held:
                 if isinstance(file, File):
                     file.execute(f"PRAGMA max_page_count = {most}")
 

@@ -31,7 +31,8 @@ class Service:
 
     def __post_init__(self) -> None:
         self.buckets = [
-            CountedBucket(self._spend, RATE, BURST / self.instances, self.instances, self.clock) for _ in range(self.instances)
+            CountedBucket(self._spend, RATE, BURST / self.instances, self.instances, self.clock)
+            for _ in range(self.instances)
         ]
 
     async def _spend(self) -> int | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -35,8 +33,7 @@ from doi_proxy.server.connections import (
 )
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.proxies import trusted_addresses
-from doi_proxy.sharing.events import EventLog
-from doi_proxy.sharing.folder import FOLDER_VARIABLE
+from doi_proxy.system.events import EventLog
 from doi_proxy.system.meter import Meter
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.budget import LocalBucket
@@ -173,15 +170,7 @@ def new_context(
     access_log: Stage | None = None,
 ) -> Context:
     """What features are made with."""
-    folder = _shared_folder(settings)
-    events = EventLog(reloads.memories["events"])
-    return Context(settings, read_public_url(settings), reloads, clock, folder, events, access_log)
-
-
-def _shared_folder(settings: Settings) -> Path | None:
-    """Where the workers of this machine share files until the service ends, None for a process alone."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named) if named else None
+    return Context(settings, read_public_url(settings), reloads, clock, EventLog(), access_log)
 
 
 def build_face(

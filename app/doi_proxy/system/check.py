@@ -38,8 +38,6 @@ class Inspection:
     #: Where each setting was set, such as `DOI_PROXY_PORT` or `--port`.
     sources: Mapping[str, str] = field(default_factory=dict)
     offline: bool = True
-    #: Whether this is a start: what it can do without is a warning.
-    is_start: bool = False
 
     def open_pages(self) -> Any:
         """The pages (doi_proxy.web.pages) of the core and of the features, in our own face."""

@@ -118,8 +118,8 @@ class Guard:
         self._record_query = record_query
         self._timeouts = timeouts
         self._has_answered = False
-        #: When the upstream answered last, or failed last; and when it answered last.
-        self.result_at, self._answered_at = 0.0, -inf
+        #: When the upstream answered last.
+        self._answered_at = -inf
         self._is_controlling = False
         #: Whether the last query met a pause.
         self._is_paused = False
@@ -219,7 +219,7 @@ class Guard:
         except errors.CouldNotVerify as error:
             await self._record_failure(name, error)
             raise
-        self.record_answer(self._clock())
+        self.record_answer()
         return answer
 
     async def _fetch(self, fetch: Callable[[], Awaitable[T]]) -> T:
@@ -244,9 +244,9 @@ class Guard:
         if self._record_query is not None:
             self._record_query(outcome, self._clock() - began)
 
-    def record_answer(self, at: float) -> None:
+    def record_answer(self) -> None:
         """The upstream answered."""
-        self._has_answered, self.result_at, self._answered_at = True, at, at
+        self._has_answered, self._answered_at = True, self._clock()
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()
@@ -308,12 +308,11 @@ class Guard:
             self.breaker.open(self._clock())
             self._log_failure(error)
         else:
-            self.record_answer(self._clock())
+            self.record_answer()
         finally:
             self._is_controlling = False
 
     def _log_failure(self, error: errors.CouldNotVerify) -> None:
-        self.result_at = self._clock()
         self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
 
 

@@ -54,12 +54,12 @@ class Admin(Feature):
     settings = AdminSettings
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
-        """The gate, and what repeats the purges of other workers."""
+        """The gate."""
         context, settings = self.context, self.context.settings.group(AdminSettings)
         if settings.admin_token is None:
             context.reloads.on_reload(_refuse_first_token, "admin_token")
             return ()
-        from doi_proxy.features.admin.actions import build_actions, share_purges
+        from doi_proxy.features.admin.actions import build_actions
         from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
         from doi_proxy.features.admin.http import create_admin
         from doi_proxy.features.limits.feature import Limits
@@ -67,9 +67,8 @@ class Admin(Feature):
         from doi_proxy.system.version import read_version
         from doi_proxy.web.client_network import client_of
 
-        purges = share_purges(context, core)
         gate = AdminGate(
-            create_admin(read_version(), build_actions(context, core, purges, others[Limits]), core.link.base),
+            create_admin(read_version(), build_actions(context, core, others[Limits]), core.link.base),
             token=settings.admin_token,
             attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
             client_of=client_of,
@@ -77,7 +76,7 @@ class Admin(Feature):
             has_listener=bool(context.settings.management_listen),
         )
         context.reloads.on_reload(lambda new: gate.set_token(new.group(AdminSettings).admin_token), "admin_token")
-        return gate, purges
+        return (gate,)
 
 
 def _refuse_first_token(new: options.Settings) -> None:

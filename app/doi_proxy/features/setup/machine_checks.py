@@ -1,4 +1,4 @@
-"""Checks of the settings against this machine: processors, memory, and the port."""
+"""Checks of the settings against this machine: memory, and the port."""
 
 from __future__ import annotations
 
@@ -28,26 +28,17 @@ _MAX_ANSWER: Final = 1_000
 
 
 def find_machine_limits(inspection: Inspection) -> Iterator[Finding]:
-    """More workers than processors, or more memory for caches than there is."""
-    settings, source = inspection.settings, inspection.source
-    cores = len(os.sched_getaffinity(0))
-    if settings.workers > cores:
-        yield Finding(
-            "warning",
-            source("workers"),
-            f"there are {settings.workers} workers and {cores} processors for this program",
-            f"set workers to at most {cores}",
-        )
+    """More memory for caches than there is."""
+    settings = inspection.settings
     express = settings.express_memory_bytes if settings.express_lane else 0
-    needed = settings.workers * (settings.cache_memory_bytes + express + _PROCESS_BYTES)
+    needed = settings.cache_memory_bytes + express + _PROCESS_BYTES
     available = memory_limit()
     if available is not None and needed > available:
         yield Finding(
             "warning",
-            source("cache_memory_bytes"),
-            f"the caches of all workers may grow to {needed // _MIB} MiB; this machine or control group has "
-            f"{available // _MIB} MiB",
-            "lower cache_memory_bytes, express_memory_bytes or workers",
+            inspection.source("cache_memory_bytes"),
+            f"the caches may grow to {needed // _MIB} MiB; this machine or control group has {available // _MIB} MiB",
+            "lower cache_memory_bytes or express_memory_bytes",
         )
 
 
