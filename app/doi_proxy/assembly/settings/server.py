@@ -25,6 +25,24 @@ class ServerSettings(options.SettingsGroup):
     port: int = Field(
         8000, ge=0, le=65535, description="Port to listen on. Change it if another program has this port."
     )
+    instances: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="How many instances share the service, on all machines. Each takes an equal part of "
+        "`upstream_rate`, `upstream_burst` and `upstream_max_concurrency`. Change it with their number.",
+    )
+    instance: str = Field(
+        "",
+        max_length=64,
+        description="Name of this instance in `/status`, `/readyz`, `/metrics` and the log. The unit sets it.",
+    )
+    management_listen: TextList = Field(
+        (),
+        description="Addresses for operators and Prometheus, without TLS: hosts and ports such as `127.0.0.1:8101`, or "
+        "sockets such as `unix:/run/doi-proxy/1.sock`. The admin API is only there. At a socket, GET needs no token: "
+        "who may open the socket may read. Each instance needs its own.",
+    )
     workers: int = Field(
         1,
         ge=0,
@@ -116,6 +134,14 @@ class ServerSettings(options.SettingsGroup):
     def _check_socket(cls, value: str) -> str:
         if value.startswith(UNIX) and not options.UNIX_ADDRESS.fullmatch(value):
             raise ValueError(f"{value[:120]!r} is not a socket; write it as unix:/run/doi-proxy/http.sock")
+        return value
+
+    @field_validator("management_listen")
+    @classmethod
+    def _check_management(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            if not options.is_host_and_port(address) and not options.UNIX_ADDRESS.fullmatch(address):
+                raise ValueError(f"{address[:120]!r} is not an address to listen on; write it as 127.0.0.1:8101")
         return value
 
     @field_validator("trusted_proxies")
