@@ -33,6 +33,7 @@ play() {
 cat > /usr/local/bin/systemctl <<'STAND_IN'
 #!/bin/sh
 echo "$*" >> /tmp/systemctl.log
+[ "$1" = list-units ] ||
 printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'
 STAND_IN
 printf -- '- hosts: all\\n  gather_facts: false\\n  roles: [doi_proxy]\\n' > play.yml
@@ -45,8 +46,8 @@ play "{$package, \\"doi_proxy_admin_token\\": \\"0123456789abcdef0123456789abcde
 echo "settings:"
 cat /etc/doi-proxy/doi-proxy.toml
 echo "drop-in:"
-cat /etc/systemd/system/doi-proxy.service.d/admin-token.conf
-echo "restarts: $(grep -c '^restart doi-proxy' /tmp/systemctl.log)"
+cat /etc/systemd/system/doi-proxy@.service.d/admin-token.conf
+echo "restarts: $(grep -c '^list-units' /tmp/systemctl.log)"
 stat -c 'token: %a %U' /etc/doi-proxy/admin-token
 play "{$package, \\"doi_proxy_settings\\": {\\"server\\": {\\"worker\\": 1}}}" || echo "refused"
 """

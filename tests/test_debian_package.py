@@ -161,19 +161,29 @@ def test_the_package_says_what_it_needs_and_which_file_is_the_operator_s(package
 
 
 @needs_debian
-def test_the_installed_package_has_its_user_its_folders_and_an_enabled_unit(installed: Installed) -> None:
+def test_the_installed_package_has_its_user_its_folders_and_enabled_units(installed: Installed) -> None:
     root = installed.root
     settings, store = (root / "etc/doi-proxy").stat(), (root / "var/lib/doi-proxy").stat()
     assert (settings.st_uid, settings.st_gid, settings.st_mode & 0o777) == (0, installed.group, 0o750)
     assert (store.st_uid, store.st_gid, store.st_mode & 0o777) == (installed.user, installed.group, 0o750)
-    assert (root / "etc/systemd/system/multi-user.target.wants/doi-proxy.service").is_symlink()
-    assert (root / "usr/lib/systemd/system/doi-proxy.service").read_bytes() == (
-        ROOT / "config/systemd/doi-proxy.service"
-    ).read_bytes()
+    assert enabled_units(root) == {"doi-proxy.target", "doi-proxy.socket", *instances()}
+    assert (root / "etc/doi-proxy/instances").read_text() == f"DOI_PROXY_INSTANCES={len(instances())}\n"
+    for unit in ("doi-proxy@.service", "doi-proxy.socket", "doi-proxy.target"):
+        assert (root / "usr/lib/systemd/system" / unit).read_bytes() == (ROOT / "config/systemd" / unit).read_bytes()
+    assert os.access(root / "usr/sbin/doi-proxy-restart", os.X_OK)
     assert (root / "usr/bin/doi-proxy").readlink() == Path("/opt/doi-proxy/bin/doi-proxy")
     completion = ["bash-completion/completions/doi-proxy", "zsh/vendor-completions/_doi-proxy"]
     texts = [*completion, "fish/vendor_completions.d/doi-proxy.fish", "man/man1/doi-proxy.1.gz"]
     assert [name for name in texts if not (root / "usr/share" / name).is_file()] == []
+
+
+def instances() -> list[str]:
+    """The units that the package enables on this machine."""
+    return [f"doi-proxy@{number}.service" for number in range(1, min(len(os.sched_getaffinity(0)), 4) + 1)]
+
+
+def enabled_units(root: Path) -> set[str]:
+    return {link.name for link in (root / "etc/systemd/system").glob("*.wants/doi-proxy*")}
 
 
 @needs_debian
@@ -207,6 +217,29 @@ def test_another_user_gets_one_line_instead_of_the_store(installed: Installed) -
 
 
 @needs_debian
+def test_an_upgrade_from_the_single_unit_follows_what_the_operator_changed(installed: Installed, package: Path) -> None:
+    root, units = installed.root, installed.root / "etc/systemd/system"
+    text = installed.settings.read_text()
+    # `workers` has left. A kept line must not end the start.
+    installed.settings.write_text(text.replace("[server]", "[server]\nworkers = 0\nport = 8123"))
+    (root / "etc/doi-proxy/instances").unlink()
+    for link in units.glob("*.wants/doi-proxy*"):
+        link.unlink()
+    (units / "doi-proxy.service.d").mkdir()
+    (units / "doi-proxy.service.d/token.conf").write_text("[Service]\nLoadCredential=admin-token:/etc/token\n")
+    dpkg(root, "--install", package)
+    assert enabled_units(root) == set(), "it was disabled, and stays so"
+    assert (units / "doi-proxy@.service.d/token.conf").is_file()
+    assert "ListenStream=127.0.0.1:8123\n" in (units / "doi-proxy.socket").read_text()
+    (root / "etc/doi-proxy/instances").unlink()
+    (units / "multi-user.target.wants/doi-proxy.service").symlink_to("/usr/lib/systemd/system/doi-proxy.service")
+    dpkg(root, "--install", package)
+    assert enabled_units(root) == {"doi-proxy.target", "doi-proxy.socket", *instances()}
+    with serving(installed):
+        assert "workers = 0" in installed.settings.read_text()
+
+
+@needs_debian
 def test_an_upgrade_keeps_the_operator_s_settings_and_a_purge_removes_all_but_other_files(
     installed: Installed, package: Path
 ) -> None:
@@ -219,14 +252,14 @@ def test_an_upgrade_keeps_the_operator_s_settings_and_a_purge_removes_all_but_ot
     assert [path.name for path in (root / "etc/doi-proxy").iterdir()] == ["store-url"]
     left = (root / "opt/doi-proxy", root / "var/lib/doi-proxy", root / "usr/bin/doi-proxy")
     assert [path for path in left if path.exists()] == []
-    assert list((root / "etc/systemd").rglob("doi-proxy.service")) == []
+    assert enabled_units(root) == set()
 
 
 @pytest.mark.skipif(
     shutil.which("shellcheck") is None, reason="shellcheck is not installed (Debian package: shellcheck)"
 )
 def test_the_scripts_of_the_package_are_clean() -> None:
-    run("shellcheck", *(DEBIAN / name for name in SCRIPTS))
+    run("shellcheck", *(DEBIAN / name for name in SCRIPTS), "config/systemd/doi-proxy-restart")
 
 
 @pytest.mark.skipif(
@@ -245,7 +278,7 @@ def test_the_profile_of_apparmor_is_one() -> None:
 UPGRADE: Final = """
 exec 2>&1
 apt-get install -qq -y ./old.deb > /dev/null
-systemctl restart doi-proxy
+systemctl restart doi-proxy.target
 curl -s -o /dev/null -w 'before: %{http_code}\\n' http://127.0.0.1:8000/10.1000/182
 echo '# of the operator' >> /etc/doi-proxy/doi-proxy.toml
 mv apt /srv/apt
@@ -254,7 +287,7 @@ only='-o Dir::Etc::sourcelist=/etc/apt/sources.list.d/doi-proxy.list -o Dir::Etc
 apt-get $only -qq update
 apt-get $only -qq -y install --only-upgrade doi-proxy > /dev/null
 kill "$(cat /tmp/doi.org.pid)"
-systemctl restart doi-proxy
+systemctl restart doi-proxy.target
 echo "version: $(doi-proxy --version)"
 curl -s -o /dev/null -w 'after: %{http_code} %header{cache-status}\\n' http://127.0.0.1:8000/10.1000/182
 echo "settings: $(tail -n 1 /etc/doi-proxy/doi-proxy.toml)"

@@ -39,7 +39,7 @@ KUSTOMIZATION: Final = document("kustomization.yaml")
 MANIFESTS: Final = {name: document(name) for name in KUSTOMIZATION["resources"]}
 POD: Final = MANIFESTS["deployment.yaml"]["spec"]["template"]
 (CONTAINER,) = POD["spec"]["containers"]
-VARIABLES: Final[dict[str, str]] = {one["name"]: one["value"] for one in CONTAINER["env"]}
+VARIABLES: Final[dict[str, str]] = {one["name"]: one["value"] for one in CONTAINER["env"] if "value" in one}
 
 
 def settings(tmp_path: Path) -> Settings:
@@ -113,6 +113,10 @@ def test_the_replicas_read_the_mounted_files(tmp_path: Path) -> None:
     assert settings(tmp_path).store_url.startswith("valkey://")
 
 
+def test_the_rate_is_divided_by_the_most_replicas(tmp_path: Path) -> None:
+    assert settings(tmp_path).instances == MANIFESTS["horizontal-pod-autoscaler.yaml"]["spec"]["maxReplicas"]
+
+
 def test_the_probes_and_the_services_reach_the_port_that_is_served(tmp_path: Path) -> None:
     (port,) = CONTAINER["ports"]
     assert (settings(tmp_path).host, settings(tmp_path).port) == ("0.0.0.0", port["containerPort"])
@@ -137,7 +141,7 @@ def test_a_pod_has_the_time_to_end() -> None:
 def test_the_memory_of_a_pod_suffices_for_the_settings(tmp_path: Path) -> None:
     found = settings(tmp_path)
     limit = int(CONTAINER["resources"]["limits"]["memory"].removesuffix("Mi")) * 1024**2
-    assert limit >= found.workers * (found.cache_memory_bytes + found.express_memory_bytes + PROGRAM_BYTES)
+    assert limit >= found.cache_memory_bytes + found.express_memory_bytes + PROGRAM_BYTES
 
 
 def test_the_pods_are_confined_and_run_as_the_user_of_the_image() -> None:

@@ -162,7 +162,7 @@ def test_the_image_runs_as_another_user_than_root_and_writes_only_to_its_volume(
 def test_the_image_checks_its_health_with_its_own_program() -> None:
     last = stages()[-1]
     assert all_of(last, "HEALTHCHECK")[0].endswith('CMD ["doi-proxy", "check", "--ready"]')
-    assert [one["healthcheck"]["test"] for one in proxies()] == [["CMD", "doi-proxy", "check", "--ready"]] * 2
+    assert [one["healthcheck"]["test"] for one in proxies()] == [["CMD", "doi-proxy", "check", "--ready"]]
 
 
 def test_the_compose_file_is_valid_by_the_schema() -> None:
@@ -205,8 +205,8 @@ def test_a_service_of_the_compose_file_is_confined_and_watched(name: str) -> Non
 def test_the_compose_file_starts_each_service_after_those_it_needs() -> None:
     services = compose()["services"]
     needed = {name: set(service.get("depends_on", {})) for name, service in services.items()}
-    assert needed["nginx"] == {"proxy-1", "proxy-2"}
-    assert needed["proxy-1"] == needed["proxy-2"] == {"valkey"}
+    assert needed["nginx"] == {"proxy"}
+    assert needed["proxy"] == {"valkey"}
     conditions = [one["condition"] for service in services.values() for one in service.get("depends_on", {}).values()]
     assert set(conditions) == {"service_healthy"}
 
@@ -220,12 +220,14 @@ def test_only_nginx_is_reached_from_other_machines() -> None:
     assert compose()["services"]["valkey"]["networks"] == ["store"]
 
 
-def test_nginx_and_prometheus_of_the_compose_file_know_both_proxies() -> None:
-    addresses = {f"{name}:8000" for name, service in compose()["services"].items() if "build" in service}
+def test_nginx_and_prometheus_of_the_compose_file_know_all_instances() -> None:
+    (service,) = proxies()
+    assert service["scale"] == service["environment"]["DOI_PROXY_INSTANCES"]
     nginx = (ROOT / "config/compose/nginx.conf").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\s*server ([^ ;]+:\d+)", nginx, re.MULTILINE)) == addresses
-    scraped = yaml.safe_load((ROOT / "config/compose/prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
-    assert {target for job in scraped for one in job["static_configs"] for target in one["targets"]} == addresses
+    assert re.findall(r"^\s*server ([^ ;]+:\d+) resolve", nginx, re.MULTILINE) == ["proxy:8000"]
+    (job,) = yaml.safe_load((ROOT / "config/compose/prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    assert (found["names"], found["port"]) == (["proxy"], 8000)
 
 
 @pytest.mark.valkey
@@ -256,7 +258,8 @@ def valkey_of_compose(folder: Path, port: int) -> Iterator[redis.Redis]:
             process.terminate()
 
 
-UNIT: Final = ROOT / "config/systemd/doi-proxy.service"
+UNITS: Final = ROOT / "config/systemd"
+UNIT: Final = UNITS / "doi-proxy@.service"
 needs_systemd = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze to check units with"
 )
@@ -264,7 +267,9 @@ needs_systemd = pytest.mark.skipif(
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit with a program that is there, which the check needs."""
+    """The unit with a program that is there, which the check needs, beside its socket and its target."""
+    for name in ("doi-proxy.socket", "doi-proxy.target"):
+        shutil.copy(UNITS / name, tmp_path)
     text = UNIT.read_text(encoding="utf-8")
     assert "/opt/doi-proxy/bin/doi-proxy serve" in text
     (tmp_path / UNIT.name).write_text(text.replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
@@ -272,14 +277,15 @@ def unit(tmp_path: Path) -> Path:
 
 
 @needs_systemd
-def test_systemd_accepts_the_unit(unit: Path) -> None:
-    assert run(["systemd-analyze", "verify", str(unit)], unit.parent, dict(os.environ)) == ""
+def test_systemd_accepts_the_units(unit: Path) -> None:
+    units = map(str, unit.parent.iterdir())
+    assert run(["systemd-analyze", "verify", *units], unit.parent, dict(os.environ)) == ""
 
 
 @needs_systemd
 def test_systemd_rates_the_exposure_of_the_unit_as_1_4(unit: Path) -> None:
     command = ["systemd-analyze", "security", "--offline=true", "--threshold=14", "--no-pager", str(unit)]
-    assert "Overall exposure level for doi-proxy.service: 1.4 OK" in run(command, unit.parent, dict(os.environ))
+    assert "1.4 OK" in run(command, unit.parent, dict(os.environ))
 
 
 def test_the_unit_its_user_and_its_folders_agree() -> None:
@@ -302,7 +308,6 @@ def test_the_settings_file_of_the_unit_loads_with_and_without_its_comments(tmp_p
     }
     assert store == {"sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"}
     settings = load({}, {}, tmp_path / "all.toml")
-    assert 1 <= settings.workers <= 4
     for setting, file in (("client_allow_file", "allow.txt"), ("client_deny_file", "deny.txt")):
         assert (ROOT / "config/systemd" / file).is_file() and str(settings.value(setting)) == f"/etc/doi-proxy/{file}"
 

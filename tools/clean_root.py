@@ -28,14 +28,17 @@ mount -t tmpfs tmpfs {_PLACE}/root/tmp
 ip link set lo up
 """
 
-#: Starts a service as its unit says, without systemd, and sees whether it lives. The
-#: upstream is a sealed doi-proxy with the example records. Everything else is done by the real systemctl.
+#: Starts a service as its unit says, without systemd, and sees whether it lives. The first instance of doi-proxy stands
+#: for all. The upstream is a sealed doi-proxy with the example records. Everything else is done by the real systemctl.
 _SYSTEMCTL: Final = """#!/bin/bash
 is_active() { kill -0 "$(cat "/tmp/$1.pid")" 2> /dev/null && echo active || { echo failed; false; }; }
 case $1 in
 restart) ;;
 is-active)
     for service in "${@:2}"; do is_active "$service"; done
+    exit ;;
+list-units)
+    echo doi-proxy@1.service
     exit ;;
 *) exec /usr/bin/systemctl "$@" ;;
 esac
@@ -46,7 +49,6 @@ stopped() {
     for _ in {1..300}; do kill -0 "$(cat "/tmp/$1.pid")" || break; sleep 0.1; done
 } 2> /dev/null
 for service in "${@:2}"; do
-    unit=/usr/lib/systemd/system/$service.service
     case $service in
     nginx) nginx ;;
     prometheus | prometheus-alertmanager)
@@ -55,7 +57,8 @@ for service in "${@:2}"; do
         port=$([ "$service" = prometheus ] && echo 9090 || echo 9093)
         curl -s -o /dev/null --retry 30 --retry-delay 1 --retry-connrefused "http://127.0.0.1:$port/-/ready" || true
         ;;
-    doi-proxy)
+    doi-proxy.target | doi-proxy@1.service)
+        service=doi-proxy unit=/usr/lib/systemd/system/doi-proxy@.service
         if [ ! -e /tmp/doi.org.pid ]; then
             service=doi.org detached /opt/doi-proxy/bin/doi-proxy serve --port 9000 --mode sealed --store-url memory: \\
                 --seed /usr/share/doi-proxy/seed.ndjson
@@ -63,7 +66,8 @@ for service in "${@:2}"; do
         fi
         stopped doi-proxy
         user=$(sed -n 's/^User=//p' "$unit")
-        mapfile -t variables < <(sed -n 's/^Environment=//p' "$unit")
+        install -d -o "$user" -g "$user" /run/doi-proxy
+        mapfile -t variables < <(sed -n 's/%i/1/g; s/^Environment=//p' "$unit")
         read -ra command < <(sed -n 's/^ExecStart=//p' "$unit")
         detached setpriv --reuid="$user" --regid="$user" --init-groups env --chdir=/ -i PATH=/usr/bin:/bin \\
             "${variables[@]}" DOI_PROXY_UPSTREAM_URL=http://127.0.0.1:9000 "${command[@]}"

@@ -33,8 +33,9 @@ find "$home" -name __pycache__ -prune -exec rm -rf {} +
 install -d "$root/usr/bin" "$root/usr/share/doc/doi-proxy" "$root/usr/share/doi-proxy"
 ln -s /opt/doi-proxy/bin/doi-proxy "$root/usr/bin/doi-proxy"
 cp -R config/. "$root/usr/share/doi-proxy/"
-install -D -m 644 config/systemd/doi-proxy.service "$root/usr/lib/systemd/system/doi-proxy.service"
-install -D -m 644 config/systemd/doi-proxy.socket "$root/usr/lib/systemd/system/doi-proxy.socket"
+install -D -m 644 -t "$root/usr/lib/systemd/system" config/systemd/doi-proxy@.service config/systemd/doi-proxy.socket \
+    config/systemd/doi-proxy.target
+install -D -m 755 config/systemd/doi-proxy-restart "$root/usr/sbin/doi-proxy-restart"
 install -D -m 644 config/sysusers.d/doi-proxy.conf "$root/usr/lib/sysusers.d/doi-proxy.conf"
 install -D -m 644 config/tmpfiles.d/doi-proxy.conf "$root/usr/lib/tmpfiles.d/doi-proxy.conf"
 install -D -m 644 -t "$root/etc/doi-proxy" config/systemd/doi-proxy.toml config/systemd/allow.txt config/systemd/deny.txt

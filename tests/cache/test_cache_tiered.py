@@ -386,19 +386,6 @@ OPERATIONS: Final = (
 BrokenStore: Any = type("BrokenStore", (), {**dict.fromkeys(OPERATIONS, fail), "scan": fail_to_scan})
 
 
-class UnsteadyStore(MemoryStore):
-    """A store whose tokens fail for as long as `fails` is set."""
-
-    fails = False
-
-    async def take(
-        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
-    ) -> float:
-        if self.fails:
-            raise StoreError
-        return await super().take(bucket, rate, burst, leaving, count, is_first=is_first)
-
-
 class RecordingObserver:
     """An observer that remembers."""
 

@@ -96,7 +96,9 @@ async def test_tokens_are_left_to_others_and_a_pause_empties_the_bucket() -> Non
     assert [await bucket.take(2.0) for _ in range(3)] == [0.0] * 3
     assert await bucket.take(2.0) == pytest.approx(0.1)
     await bucket.back_off(30.0)
-    assert (bucket.tokens, await bucket.take()) == (0.0, pytest.approx(30.1))
+    assert bucket.tokens == 0.0
+    assert await bucket.take() == pytest.approx(30.1)
     bucket.set_rate(1.0, 2.0)
     clock.advance(31.0)
-    assert (bucket.tokens, await bucket.take()) == (pytest.approx(1.0), 0.0)
+    assert bucket.tokens == pytest.approx(1.0)
+    assert await bucket.take() == 0.0

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 MAIN: Final = "port"
 #: Connections that are accepted in one turn of the event loop: libuv accepts one for each handle of a socket.
 ACCEPTED_A_TURN: Final = 8
-Sockets = Mapping[str, socket.socket]
+Sockets = Sequence[tuple[str, socket.socket]]
 
 
 def serve(load: Callable[[], Settings]) -> int:
@@ -57,7 +57,7 @@ def serve(load: Callable[[], Settings]) -> int:
     try:
         return 0 if _run(settings, load, sockets, notifier, certificate) else 1
     finally:
-        for listening in sockets.values():
+        for _, listening in sockets:
             listening.close()
 
 
@@ -70,20 +70,21 @@ def _write_at_once() -> None:
             setattr(sys, name, stream)
 
 
-def _further_addresses(settings: Settings) -> dict[str, str]:
-    """The addresses of further listeners, by their setting."""
-    names = ("admin_listen",) if settings.value("admin_token") is not None else ()
-    return {name: address for name in (*names, "native_listen") if (address := settings.value(name)) is not None}
+def _further_addresses(settings: Settings) -> list[tuple[str, str]]:
+    """The addresses of further listeners, each with its setting."""
+    native = settings.value("native_listen")
+    found = [("management_listen", address) for address in settings.management_listen]
+    return found if native is None else [*found, ("native_listen", native)]
 
 
 def _open_sockets(settings: Settings) -> Sockets:
-    """The socket of the service, and those of further listeners by their setting. Raises DoiProxyError."""
-    sockets = {MAIN: take_socket(os.environ) or listen(settings.host, settings.port)}
+    """The socket of the service, then those of further listeners, each with its setting. Raises DoiProxyError."""
+    sockets = [(MAIN, take_socket(os.environ) or listen(settings.host, settings.port))]
     try:
-        for name, address in _further_addresses(settings).items():
-            sockets[name] = listen_at(address)
+        for name, address in _further_addresses(settings):
+            sockets.append((name, listen_at(address)))
     except DoiProxyError:
-        for listening in sockets.values():
+        for _, listening in sockets:
             listening.close()
         raise
     return sockets
@@ -91,7 +92,7 @@ def _open_sockets(settings: Settings) -> Sockets:
 
 def _further_listeners(application: Application, sockets: Sockets) -> list[http_server.FurtherListener]:
     """The listeners besides that of the service."""
-    return [http_server.FurtherListener(served, sockets[name]) for name, served in application.listeners.items()]
+    return [http_server.FurtherListener(application.listeners[name], listening) for name, listening in sockets[1:]]
 
 
 def _run(
@@ -104,7 +105,7 @@ def _run(
     lifecycle = Lifecycle(settings)
     with collect_nothing():
         application = create(settings, lifecycle=lifecycle)
-    status = _announce(settings, sockets[MAIN])
+    status = _announce(settings, sockets[0][1])
 
     def reload() -> None:
         notifier.reloading()
@@ -121,7 +122,7 @@ def _run(
     further = _further_listeners(application, sockets)
     server = SignalServer(application, server_options(settings, certificate), events, reload, further)
     register(server, lifecycle)
-    server.run(sockets=handles_of(sockets[MAIN]))
+    server.run(sockets=handles_of(sockets[0][1]))
     return server.started
 
 
@@ -166,7 +167,7 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     address = _name_address(listening, "https" if settings.tls_cert else "http")
     instance = f" as instance {settings.instance}" if settings.instance else ""
     log.info("starting on %s%s", address, instance)
-    for name, further in _further_addresses(settings).items():
+    for name, further in _further_addresses(settings):
         log.info("%s: listening on %s", name, further)
     if (left := describe_left_file(settings)) is not None:
         log.warning("%s; name that file in store_url to end this warning", left)

@@ -408,11 +408,10 @@ async def test_at_a_unix_socket_reading_needs_no_token_and_changing_does(
         return {}
 
     attempts = ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, time.time)
-    gate = AdminGate(
-        admin, token=TOKEN, attempts=attempts, client_of=client_of, base="", listener="unix:/run/admin.sock"
-    )
+    gate = AdminGate(admin, token=TOKEN, attempts=attempts, client_of=client_of, base="", has_listener=True)
     scope = {"type": "http", "method": method, "path": "/admin/anything", "raw_path": b"/admin/anything"}
     scope |= {"query_string": b"", "headers": headers, "client": ("", 0), "http_version": "1.1", "root_path": ""}
+    scope["server"] = ("/run/doi-proxy/1.sock", None)
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}

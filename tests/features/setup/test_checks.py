@@ -68,7 +68,6 @@ def test_good_settings_have_no_findings() -> None:
 @pytest.mark.parametrize(
     ("settings", "source"),
     [
-        ({"admin_listen": "127.0.0.1:8001"}, "admin_listen"),
         ({"client_burst": "7"}, "client_burst"),
         ({"express_lane": "false", "express_memory_bytes": "7"}, "express_memory_bytes"),
         ({"privacy_level": "0"}, "privacy_level"),
@@ -113,24 +112,26 @@ def test_a_setting_that_another_one_cuts_off_is_a_warning() -> None:
     assert found.source == "DOI_PROXY_CACHE_TTL_FLOOR" and "cache_ttl_ceiling is only 86400" in found.problem
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:8001", "[::]:8001", "192.0.2.1:8001", "admin.example.org:8001"])
+@pytest.mark.parametrize("address", ["0.0.0.0:8101", "[::]:8101", "192.0.2.1:8101", "admin.example.org:8101"])
 def test_an_admin_api_that_other_machines_reach_is_a_warning(address: str) -> None:
-    (found,) = find_risks(configured(admin_listen=address))
-    assert (found.severity, found.source) == ("warning", "DOI_PROXY_ADMIN_LISTEN")
+    (found,) = find_risks(configured(management_listen=[address]))
+    assert (found.severity, found.source) == ("warning", "DOI_PROXY_MANAGEMENT_LISTEN")
 
 
-@pytest.mark.parametrize(
-    "address", ["127.0.0.1:8001", "[::1]:8001", "localhost:8001", "unix:/run/doi-proxy/admin.sock"]
-)
+@pytest.mark.parametrize("address", ["127.0.0.1:8101", "[::1]:8101", "localhost:8101", "unix:/run/doi-proxy/1.sock"])
 def test_an_admin_api_of_this_machine_alone_is_no_risk(address: str) -> None:
-    assert list(find_risks(configured(admin_listen=address))) == []
+    assert list(find_risks(configured(management_listen=[address]))) == []
 
 
-def test_an_address_of_the_admin_api_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
-    token = {"admin_token": "a-token-of-16-characters"}
-    (found,) = findings_of(admin_listen=f"unix:{tmp_path}/none/admin.sock", **token)
-    assert (found.severity, found.source) == ("error", "DOI_PROXY_ADMIN_LISTEN")
+def test_a_management_address_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    (found,) = findings_of(management_listen=f"unix:{tmp_path}/none/1.sock")
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_MANAGEMENT_LISTEN")
     assert "its folder does not exist" in found.problem
+
+
+def test_instances_that_share_nothing_are_a_warning() -> None:
+    (found,) = find_risks(configured(instances=2, store_url="memory:"))
+    assert (found.severity, found.source) == ("warning", "DOI_PROXY_STORE_URL")
 
 
 def test_a_risk_is_named() -> None:
@@ -140,7 +141,7 @@ def test_a_risk_is_named() -> None:
 
 
 def test_more_cache_than_memory_is_a_warning() -> None:
-    (found,) = machine_checks.find_machine_limits(configured(cache_memory_bytes=2**46))
+    (found,) = machine_checks.find_machine_limits(configured(instances=64, cache_memory_bytes=2**46))
     assert found.source == "DOI_PROXY_CACHE_MEMORY_BYTES"
     assert not list(machine_checks.find_machine_limits(configured()))
 

@@ -19,6 +19,7 @@ from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.commands.main import main
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.setup.installation import add_networks, change_settings
+from doi_proxy.features.setup.unit import usual_instances
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import ROOT, Proxy, until
 from tests.cluster.raw_http import ask
@@ -46,13 +47,15 @@ def test_the_flags_write_every_file_and_a_second_run_changes_nothing(
     command = ["setup", f"--root={tmp_path}", "--front=nginx", "--shared-address=192.0.2.0/24", ADDRESS, *FLAGS]
     assert main(command) == 0
     printed = capsys.readouterr().out
-    assert "systemctl restart doi-proxy" in printed and "/etc/ssl/127.0.0.1/fullchain.pem" in printed
+    assert "systemctl restart doi-proxy.target" in printed and "/etc/ssl/127.0.0.1/fullchain.pem" in printed
     written = files_below(tmp_path)
     settings = load({}, {}, tmp_path / SETTINGS)
     assert (settings.public_url, settings.value("branding_name")) == ("https://127.0.0.1", "Example Library")
     assert settings.value("client_rate") == 50
     assert written["etc/doi-proxy/allow.txt"].splitlines()[-3:] == ["127.0.0.0/8", "::1", "192.0.2.0/24"]
     assert written["etc/doi-proxy/deny.txt"] == (Path(__file__).parents[3] / "config/systemd/deny.txt").read_text()
+    assert written["etc/doi-proxy/instances"] == f"DOI_PROXY_INSTANCES={usual_instances()}\n"
+    assert "systemctl enable doi-proxy.target doi-proxy.socket doi-proxy@1" in printed
     assert (tmp_path / SETTINGS).stat().st_mode & 0o777 == 0o640
     assert main(command) == 0
     assert "Nothing is left." in capsys.readouterr().out
@@ -136,8 +139,8 @@ def test_questions_in_a_terminal_are_repeated_until_their_answers_can_be_used(tm
         ("Contact", "library@x"),
         ("Store", "cache.example.org:6379"),
         ("Store", f"sqlite:///{tmp_path}/new.sqlite3"),
-        ("Number of machines", "none"),
-        ("Number of machines", "2"),
+        ("Instances", "none"),
+        ("Instances", "6"),
         ("Front proxy", "varnish"),
         ("Front proxy", "caddy"),
         ("Addresses", "campus"),
@@ -164,7 +167,7 @@ def test_questions_in_a_terminal_are_repeated_until_their_answers_can_be_used(tm
     assert "systemctl reload caddy" in rest
     settings = load({}, {}, tmp_path / SETTINGS)
     assert (settings.public_url, settings.upstream_contact) == ("https://doi.example.org", "mailto:library@x")
-    assert settings.value("upstream_machines") == 2
+    assert (tmp_path / "etc/doi-proxy/instances").read_text() == "DOI_PROXY_INSTANCES=6\n"
     assert settings.store_url == f"sqlite:///{tmp_path}/new.sqlite3"
     assert "2001:db8::/64" in (tmp_path / "etc/doi-proxy/allow.txt").read_text()
 
@@ -182,9 +185,10 @@ def install(root: Path, kind: str) -> str:
     """Write every file, and check those that have a program for it. Returns that of the front proxy."""
     assert main(["setup", f"--root={root}", f"--front={kind}", ADDRESS, *FLAGS]) == 0
     subprocess.run([program("promtool"), "check", "rules", root / "etc/doi-proxy/doi-proxy-alerts.yml"], check=True)
-    unit = root / "etc/systemd/system/doi-proxy.service"
-    unit.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
-    subprocess.run([program("systemd-analyze"), "verify", unit], check=True)
+    units = root / "etc/systemd/system"
+    service = units / "doi-proxy@.service"
+    service.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", service.read_text()))
+    subprocess.run([program("systemd-analyze"), "verify", *units.iterdir()], check=True)
     return (root / FRONTS[kind]).read_text()
 
 

@@ -65,7 +65,7 @@ def test_the_store_has_at_most_one_record_for_each_request() -> None:
         (Load(0.1, 0.3), 0.3, DEFAULT, Limit.NOTHING, "the default settings"),
         (Load(12, 36), 0.3, DEFAULT, Limit.TOKENS, "upstream_rate = "),
         (Load(3, 9), 3, DEFAULT, Limit.PLACES, "upstream_max_concurrency = "),
-        (Load(500, 1_500), 0.3, Has(5_000, 5_000, 1), Limit.PROCESSORS, "workers = "),
+        (Load(500, 1_500), 0.3, Has(5_000, 5_000, 1), Limit.PROCESSORS, "instances = "),
         (Load(14_667, 44_000), 0.3, DEFAULT, Limit.TOKENS, "a registry file at each site"),
     ],
 )

@@ -23,7 +23,7 @@ class StateMetrics(Collector):
 
     async def read_store(self) -> None:
         """Read what a scrape shows of the store, and the tokens of the budget. Sends no query to the upstream."""
-        self._store = await self._core.cache.stats(), await self._core.read_tokens()
+        self._store = await self._core.cache.stats(), self._core.upstream.budget.tokens
 
     def collect(self) -> Iterator[Metric]:
         """See Collector. The metrics of the store are those of the last call of `read_store`."""

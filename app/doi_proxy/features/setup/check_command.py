@@ -12,7 +12,7 @@ from doi_proxy.features.setup.file_checks import (
     find_store_folder_problems,
     find_unreadable_files,
 )
-from doi_proxy.features.setup.machine_checks import find_admin_listener_problems, find_machine_limits, find_port_in_use
+from doi_proxy.features.setup.machine_checks import find_machine_limits, find_management_problems, find_port_in_use
 from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 from doi_proxy.server.certificate_check import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
@@ -32,7 +32,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     find_certificate_problems,
     find_store_folder_problems,
     find_port_in_use,
-    find_admin_listener_problems,
+    find_management_problems,
 )
 
 

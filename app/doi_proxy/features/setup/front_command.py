@@ -1,4 +1,4 @@
-"""`doi-proxy gen-config`: the configuration of a front proxy or a unit for these settings."""
+"""`doi-proxy gen-config`: the configuration of a front proxy or a systemd unit for these settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.setup.unit import SERVICE, SOCKET, TARGET
 from doi_proxy.system.options import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
@@ -15,12 +16,17 @@ if TYPE_CHECKING:
 
 #: The front proxies for which there is a configuration. doi_proxy.features.setup.front_files writes them.
 FRONTS: Final = ("nginx", "apache", "caddy")
-WRITTEN_KINDS: Final = (*FRONTS, "systemd")
+_UNITS: Final = {"systemd": SERVICE, "systemd-socket": SOCKET, "systemd-target": TARGET}
+WRITTEN_KINDS: Final = (*FRONTS, *_UNITS)
 
 
 def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy gen-config`."""
-    command.add_argument("kind", choices=WRITTEN_KINDS, help="front proxy, or what starts doi-proxy")
+    command.add_argument(
+        "kind",
+        choices=WRITTEN_KINDS,
+        help="front proxy, or the unit of systemd, its socket, or its target",
+    )
     command.add_argument(
         "--backend",
         dest="backends",
@@ -42,12 +48,12 @@ def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
 
 
 def _write_unit(namespace: argparse.Namespace, settings: Settings) -> str:
-    from doi_proxy.features.setup.unit import CONFIG, find_program, write_unit
+    from doi_proxy.features.setup.unit import CONFIG, find_program, write_units
 
     if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
         raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
     config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
-    return write_unit(settings, config, find_program())
+    return write_units(settings, config, find_program())[_UNITS[namespace.kind]]
 
 
 def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import DoiProxyError
+from doi_proxy.features.setup.unit import usual_instances
 from doi_proxy.proxy_client.exchange import Exchange, ProxyFailure
 from doi_proxy.proxy_client.running_proxy import find_server
 from doi_proxy.server.listening import UNIX, listen, listen_at, release
@@ -28,17 +30,20 @@ _MAX_ANSWER: Final = 1_000
 
 
 def find_machine_limits(inspection: Inspection) -> Iterator[Finding]:
-    """More memory for caches than there is."""
+    """More memory for the caches of the instances than there is."""
     settings = inspection.settings
     express = settings.express_memory_bytes if settings.express_lane else 0
-    needed = settings.cache_memory_bytes + express + _PROCESS_BYTES
+    # Instances can be on several machines: at most as many are here as `setup` enables.
+    here = min(settings.instances, usual_instances())
+    needed = here * (settings.cache_memory_bytes + express + _PROCESS_BYTES)
     available = memory_limit()
     if available is not None and needed > available:
         yield Finding(
             "warning",
             inspection.source("cache_memory_bytes"),
-            f"the caches may grow to {needed // _MIB} MiB; this machine or control group has {available // _MIB} MiB",
-            "lower cache_memory_bytes or express_memory_bytes",
+            f"the caches of {here} instances may grow to {needed // _MIB} MiB; this machine or control group has "
+            f"{available // _MIB} MiB",
+            "lower cache_memory_bytes, express_memory_bytes or instances",
         )
 
 
@@ -72,14 +77,16 @@ def find_port_in_use(inspection: Inspection) -> Iterator[Finding]:
             yield Finding("error", source, problem, remedy)
 
 
-def find_admin_listener_problems(inspection: Inspection) -> Iterator[Finding]:
-    """An address of the admin API that cannot be opened while no doi-proxy answers on the main port."""
+def find_management_problems(inspection: Inspection) -> Iterator[Finding]:
+    """Management addresses that cannot be opened while no doi-proxy answers on the main port."""
     settings = inspection.settings
-    if settings.value("admin_listen") is None or settings.value("admin_token") is None or _is_doi_proxy(settings):
-        return
-    address: str = settings.value("admin_listen")
+    if settings.management_listen and not _is_doi_proxy(settings):
+        for address in settings.management_listen:
+            yield from inspection.find_refusal("management_listen", partial(_try_address, address))
 
-    yield from inspection.find_refusal("admin_listen", lambda: release(listen_at(address)))
+
+def _try_address(address: str) -> None:
+    release(listen_at(address))
 
 
 def _is_doi_proxy(settings: Settings) -> bool:

@@ -16,9 +16,11 @@ from doi_proxy.system.standard_streams import print_json
 Step = Literal["reload", "restart"]
 
 _HEADS: Final[Mapping[Step, str]] = {
-    "reload": "a reload would change (systemctl reload doi-proxy):",
-    "restart": "a restart would change (systemctl restart doi-proxy):",
+    "reload": "a reload would change (systemctl reload doi-proxy.target):",
+    "restart": "a restart would change (doi-proxy-restart):",
 }
+#: The unit gives them to each instance, and a command does not have them.
+_OF_THE_UNIT: Final = ("instance", "instances", "management_listen")
 #: The longest part of a value that is shown.
 _MAX_VALUE: Final = 200
 
@@ -38,11 +40,11 @@ class Difference:
 def find_differences(
     running: Mapping[str, Any], here: Mapping[str, ShownSetting], reloadable: Collection[str]
 ) -> Iterator[Difference]:
-    """The settings that differ. A setting that only one of the two releases has is left out, as is a secret."""
+    """The settings that differ. A setting that only one of the two releases has is left out, as a secret is."""
     for name, setting in here.items():
         value = running.get(name, setting["value"])
         is_masked = MASK in str(value) and MASK in str(setting["value"])
-        if value != setting["value"] and not is_masked:
+        if value != setting["value"] and not is_masked and name not in _OF_THE_UNIT:
             step: Step = "reload" if name in reloadable else "restart"
             shown = None if value is None else str(value)
             yield Difference(name, shown, setting["value"], setting["source"], step)

@@ -27,7 +27,7 @@ _QUESTIONS: Final = {
     "public_url": "Public address, such as https://doi.example.org",
     "upstream_contact": "Contact for the upstream, such as library@example.org",
     "store_url": "Store: a file (sqlite:////PATH), or the Valkey server of several machines (valkey://...)",
-    "upstream_machines": "Number of machines that share this store",
+    "instances": "Instances that share this service, on all machines",
 }
 #: A host, with a port and a path: an address whose scheme people leave out.
 _HOST: Final = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/[^?#\s]*)?")
@@ -39,7 +39,9 @@ _LISTS: Final = (
     ("client_deny_file", "systemd/deny.txt", ""),
 )
 _NO_FRONT: Final = "none"
-_UNIT: Final = "systemd/system/doi-proxy.service"
+_UNITS: Final = Path("systemd/system")
+#: The line of the environment file of the unit.
+_INSTANCES: Final = re.compile(r"^DOI_PROXY_INSTANCES=([0-9]+)$", re.MULTILINE)
 _MONITOR: Final = Path("/etc/prometheus")
 #: The program of each front proxy, its file, and what makes it read the file.
 _FRONT_FILES: Final = {
@@ -79,7 +81,7 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
     """
     from doi_proxy.features.setup.installation import change_settings, read_existing
     from doi_proxy.features.setup.shipped_files import read_shipped
-    from doi_proxy.features.setup.unit import CONFIG
+    from doi_proxy.features.setup.unit import CONFIG, INSTANCES, usual_instances
 
     root = namespace.root
     config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
@@ -88,14 +90,18 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
         # The settings that the answers would give, read as a service reads them.
         draft = namespace.config = Path(folder) / config.name
         _write_draft(draft, before or read_shipped("systemd/doi-proxy.toml"))
-        values = _ask(context, namespace)
+        present = _INSTANCES.search(read_existing(_below(root, INSTANCES)) or "")
+        usual = int(present[1]) if present else usual_instances()
+        values = _ask(context, namespace, usual)
+        # They are in a file of the unit: the settings file may be the same on machines with different numbers.
+        instances = values.pop("instances", usual)
         text = change_settings(context.load(), read_existing(draft) or "", values)
         for name in _QUESTIONS:
             setattr(namespace, name, None)
         _write_draft(draft, text)
         settings = context.load()
         namespace.config = config
-        planned = list(_plan(settings, namespace, config, text, before))
+        planned = list(_plan(settings, namespace, config, text, before, instances))
     written = _write(planned, is_sure=namespace.yes)
     steps = [planned_file.step for planned_file in written if planned_file.step]
     if root == Path("/"):
@@ -119,14 +125,18 @@ def _write_draft(draft: Path, text: str) -> None:
 # --- The questions ----------------------------------------------------------------------------------------------------
 
 
-def _ask(context: CommandContext, namespace: argparse.Namespace) -> dict[str, Any]:
-    """The settings that an answer or a flag gives. An answer is read again until it can be used."""
+def _ask(context: CommandContext, namespace: argparse.Namespace, instances: int) -> dict[str, Any]:
+    """The settings that an answer or a flag gives. An answer is read again until it can be used.
+
+    `instances` is what Enter keeps.
+    """
     settings = context.load()
     is_terminal = sys.stdin.isatty() and not namespace.yes
     given = {name for name in _QUESTIONS if getattr(namespace, name) is not None}
     if is_terminal:
         for name in (question for question in _QUESTIONS if question not in given):
-            if _ask_setting(context, namespace, name, settings.value(name)):
+            default = instances if name == "instances" else settings.value(name)
+            if _ask_setting(context, namespace, name, default):
                 given.add(name)
     if namespace.front is None:
         found = next((kind for kind, (program, _, _) in _FRONT_FILES.items() if shutil.which(program)), _NO_FRONT)
@@ -210,28 +220,31 @@ def _read_line(question: str, default: str) -> str:
 
 
 def _plan(
-    settings: Settings, namespace: argparse.Namespace, config: Path, text: str, before: str | None
+    settings: Settings, namespace: argparse.Namespace, config: Path, text: str, before: str | None, instances: int
 ) -> Iterator[PlannedFile]:
     """The files of an installation with these settings. Raises ConfigurationError."""
     from doi_proxy.features.setup.installation import PlannedFile, add_networks, read_existing
     from doi_proxy.features.setup.runbook import write_alerts
     from doi_proxy.features.setup.shipped_files import read_shipped
-    from doi_proxy.features.setup.unit import find_program, write_unit
+    from doi_proxy.features.setup.unit import INSTANCES, find_program, usual_instances, write_units
 
     def plan(path: Path, text: str, step: str = "") -> PlannedFile:
         return PlannedFile(_below(namespace.root, path), text, read_existing(_below(namespace.root, path)), step)
 
-    restart = "systemctl daemon-reload && systemctl enable doi-proxy && systemctl restart doi-proxy"
+    here = min(instances, usual_instances())
+    enabled = " ".join(("doi-proxy.target", "doi-proxy.socket", *(f"doi-proxy@{n}" for n in range(1, here + 1))))
+    restart = f"systemctl daemon-reload && systemctl enable {enabled} && systemctl restart doi-proxy.target"
     yield PlannedFile(_below(namespace.root, config), text, before, restart, is_private=True)
     for setting, shipped, added in _LISTS:
         path = settings.value(setting)
         if path is not None:
             present = read_existing(_below(namespace.root, path)) or read_shipped(shipped)
-            yield plan(path, add_networks(present, getattr(namespace, added, ())), "systemctl reload doi-proxy")
-    unit = write_unit(settings, config, find_program())
-    # A unit in /etc would win over that of the package for ever.
-    if unit != read_existing(_below(namespace.root, Path("/usr/lib") / _UNIT)):
-        yield plan(Path("/etc") / _UNIT, unit, restart)
+            yield plan(path, add_networks(present, getattr(namespace, added, ())), "systemctl reload doi-proxy.target")
+    yield plan(INSTANCES, f"DOI_PROXY_INSTANCES={instances}\n", restart)
+    for name, unit in write_units(settings, config, find_program()).items():
+        # A unit in /etc would win over that of the package for ever.
+        if unit != read_existing(_below(namespace.root, Path("/usr/lib") / _UNITS / name)):
+            yield plan(Path("/etc") / _UNITS / name, unit, restart)
     if namespace.front != _NO_FRONT:
         yield plan(*_plan_front(settings, namespace))
     monitor = _MONITOR if _below(namespace.root, _MONITOR).is_dir() else config.parent

@@ -17,7 +17,7 @@ _ANSWER: Final = 0.5
 
 def show_size(settings: Settings, load: Load, answer: float | None, *, as_json: bool) -> int:
     """Print what the load takes. `answer` is in seconds. Returns the exit status 0."""
-    has = Has(settings.upstream_rate, settings.upstream_max_concurrency, 1)
+    has = Has(settings.upstream_rate, settings.upstream_max_concurrency, settings.instances)
     need = need_of(load, answer or _ANSWER, settings.cache_ttl_ceiling, settings.cache_grace)
     if as_json:
         found = {**asdict(need), "load": load._asdict(), "first_limit": need.first_limit(has)}

@@ -105,7 +105,7 @@ class Need:
         if self.load.peak > _ONE_MACHINE:
             found.append("HTTP caches in front, and machines that share a Valkey with Sentinel")
         elif self.processors_with_tls > has.processors:
-            found.append(f"workers = {ceil(self.processors_with_tls)}, and TLS that ends in the front proxy")
+            found.append(f"instances = {ceil(self.processors_with_tls)}, and TLS that ends in the front proxy")
         return found or ["the default settings"]
 
 

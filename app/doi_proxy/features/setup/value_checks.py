@@ -24,7 +24,6 @@ class _Dependency:
 
 #: Settings that depend on another one.
 _DEPENDENCIES: Final = (
-    _Dependency("admin_listen", lambda settings: settings.value("admin_token") is not None, "admin_token is set"),
     _Dependency("client_burst", lambda settings: bool(settings.value("client_rate")), "client_rate is set"),
     _Dependency("express_memory_bytes", lambda settings: settings.express_lane, "express_lane is true"),
     _Dependency("privacy_level", lambda settings: settings.value("access_log") != "off", "access_log is json or text"),
@@ -90,12 +89,19 @@ def find_risks(inspection: Inspection) -> Iterator[Finding]:
             "every client can claim any address and scheme by X-Forwarded-For and X-Forwarded-Proto",
             "set trusted_proxies to the addresses of your front proxies",
         )
-    if _is_open_to_others(settings.value("admin_listen")):
+    if any(map(_is_open_to_others, settings.management_listen)):
         yield Finding(
             "warning",
-            source("admin_listen"),
+            source("management_listen"),
             "other machines reach the admin API, and its token travels without TLS",
-            "set admin_listen to an address of this machine alone, such as 127.0.0.1:8001, or to a Unix socket",
+            "set management_listen to addresses of this machine alone, such as 127.0.0.1:8101 and a Unix socket",
+        )
+    if settings.instances > 1 and settings.store_url.startswith("memory:"):
+        yield Finding(
+            "warning",
+            source("store_url"),
+            "the instances share no records, purges and imports",
+            "set store_url to a SQLite file, or on several machines to a Valkey server",
         )
     if settings.upstream_contact is None and settings.mode == "online":
         yield Finding(
@@ -113,11 +119,11 @@ def find_risks(inspection: Inspection) -> Iterator[Finding]:
         )
 
 
-def _is_open_to_others(admin_listen: str | None) -> bool:
-    """Whether the listener of the admin API is on an address other than loopback."""
-    if admin_listen is None or admin_listen.startswith(UNIX):
+def _is_open_to_others(address: str) -> bool:
+    """Whether a management address is one other than loopback."""
+    if address.startswith(UNIX):
         return False
-    host = admin_listen.rpartition(":")[0].strip("[]")
+    host = address.rpartition(":")[0].strip("[]")
     try:
         return not ip_address(host).is_loopback
     except ValueError:
