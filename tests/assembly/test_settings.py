@@ -79,7 +79,7 @@ def test_no_group_of_settings_hides_a_check_of_another() -> None:
     assert [name for name in sorted(names) if own.count(name) > 1] == []
 
 
-@table("name", ["admin_listen", "native_listen"])
+@table("name", ["management_listen", "native_listen"])
 def test_an_address_to_listen_on_is_refused_before_it_is_used(name: str) -> None:
     with pytest.raises(ConfigurationError, match="write it as"):
         load({name: "x"}, {})

@@ -68,7 +68,7 @@ PLAIN: Final[dict[str, Any]] = {
     "native_listen_udp": True,
     "status_networks": "192.0.2.0/24",
     "admin_token": TOKEN,
-    "admin_listen": "127.0.0.1:8002",
+    "management_listen": ("127.0.0.1:8002",),
 }  # fmt: skip
 #: The settings that name a file or a folder.
 FILES: Final = {

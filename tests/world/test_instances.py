@@ -63,23 +63,6 @@ def test_a_changed_record_is_answered_after_the_store_has_lost_it() -> None:
         assert world.get(f"/{NAME}").location == OTHER
 
 
-def test_a_request_that_waits_is_answered_by_what_the_other_instance_learned_meanwhile() -> None:
-    with World(store_url=URL, instances=2, upstream_rate=1, upstream_burst=2) as world:
-        world.upstream.put(NAME, url=TARGET)
-        world.sleep(10)
-        busy = world.client(instance=1)
-        for number in range(30):
-            busy.ask(f"/10.1000/other-{number}")
-        waiting = busy.ask(f"/{NAME}")
-        world.sleep(0.5)
-        # The store loses the lease of the query that waits for a token, so the other instance asks too.
-        world.valkey.stop()
-        world.valkey.start()
-        world.client("192.0.2.8", instance=0).ask(f"/{NAME}")
-        assert world.finish(waiting).location == TARGET
-        assert world.upstream.queries(NAME) == 1
-
-
 def test_names_to_forget_from_before_the_servers_clock_was_set_back_cost_no_target() -> None:
     with two_instances(Path(), store_url=URL) as world:
         world.upstream.put(NAME, url=TARGET)

@@ -182,7 +182,7 @@ async def test_a_denied_network_gets_403_until_the_end(proxy: Proxy) -> None:
 async def test_the_settings_are_shown_with_secrets_masked() -> None:
     async with Proxy(admin_token=TOKEN) as proxy:
         reply = await look(proxy, "/admin/settings")
-        assert (reply.json["admin_token"], reply.json["admin_listen"]) == ("***", None)
+        assert (reply.json["admin_token"], reply.json["management_listen"]) == ("***", "")
         assert TOKEN not in reply.text
 
 
@@ -283,7 +283,7 @@ async def test_an_action_is_one_line_of_the_log_without_the_token(
 )
 def test_an_address_that_cannot_be_listened_on_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not an address to listen on"):
-        Settings(admin_token=TOKEN, admin_listen=address)
+        Settings(admin_token=TOKEN, management_listen=[address])
 
 
 # --- Attacks -----------------------------------------------------------------------------------------------------

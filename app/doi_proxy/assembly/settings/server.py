@@ -31,22 +31,21 @@ class ServerSettings(options.SettingsGroup):
         le=1_000,
         description="How many instances share the store and the upstream's budget, on all machines together. Each has "
         "an equal part of `upstream_rate`, `upstream_burst` and `upstream_max_concurrency`; with a Valkey store, the "
-        "instances count their queries there, and the parts hold while it is away. Set it wherever there is more than "
-        "one.",
+        "instances count their queries there, and the parts hold while it is away. Change it with their number.",
     )
     instance: str = Field(
         "",
         max_length=40,
-        pattern=r"^[A-Za-z0-9._-]*$",
-        description="Name of this instance, which /status, /readyz and /metrics say. The unit sets it to its number.",
+        description="Name of this instance in /status, /readyz, /metrics and the log. Set it if there are several; the "
+        "unit of the package does.",
     )
     management_listen: TextList = Field(
         (),
         description="Addresses at which operators reach this instance alone: a host and a port such as "
         "`127.0.0.1:8101`, or a socket such as `unix:/run/doi-proxy/1.sock`. Everything is served there too, without "
         "TLS, and no front proxy is trusted. The admin API is then nowhere else. At a socket, its GET needs no token: "
-        "who may open the socket may read. Set it if several instances share a port, or to keep the admin API off the "
-        "address of readers.",
+        "who may open the socket may read. Set it if several instances share a port, or to keep the admin API from "
+        "the address of readers.",
     )
     tls_cert: Path | None = Field(
         None,
