@@ -134,6 +134,8 @@ class Judge:
     busy: Counter[int] = field(default_factory=Counter)
     #: What happened besides the requests, by its name in a history.
     happened: Counter[str] = field(default_factory=Counter)
+    #: Seconds for which a process stands still.
+    stall: float = 0.0
     #: Queries beyond the budget that instances send together.
     raced: int = 0
     #: Answers since this virtual time are lost in a crash.
@@ -530,7 +532,8 @@ class Judge:
 
     def _check_numbers(self, name: str, reply: Reply, said: Sequence[Word], left: int) -> None:
         """Judge the numbers of a fresh answer, which has so many seconds left."""
-        status, now, slack = reply["cache-status"], self.world.now(), _QUICK + 2 * self.skew + reply.seconds
+        status, now = reply["cache-status"], self.world.now()
+        slack = _QUICK + 2 * self.skew + reply.seconds + self.stall
         numbers = {word: (word.fresh_until - now, now - word.at) for word in said}
         fits = [word for word, (rest, _) in numbers.items() if abs(rest - left) <= slack + word.late]
         if not fits:

@@ -43,7 +43,7 @@ from tests.simulation.lists import ListJudge
 from tests.simulation.troubles import WRITTEN_AFTER, Troubles
 from tests.simulation.words import CEILING, GRACE, NEGATIVE, Told
 from tests.world.answer import Reply
-from tests.world.calls import Calls
+from tests.world.calls import SLOW, Calls
 from tests.world.client import ORIGIN, Asked
 from tests.world.valkey import URL
 from tests.world.valkey_sentinel import SENTINEL_URL
@@ -134,6 +134,7 @@ def _play(seed: int, steps: Sequence[Step], setup: Setup, calls: Calls | None) -
             player = _Player(world, upstream, judge, setup)
             calls = calls or Calls(0, "fails")
             calls.on_trouble, calls.stand_still = player.miss_calls, world.loop.stand_still
+            judge.stall = SLOW if calls.how == "takes 3 s" else 0.0
             try:
                 with calls.counted():
                     for step in steps:
