@@ -73,13 +73,14 @@ class Instance:
         timeout = None
         while not ended.done():
             message = asyncio.create_task(asyncio.get_running_loop().sock_recv(self._notify, 4096))
-            done, _ = await asyncio.wait({ended, message}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                done, _ = await asyncio.wait({ended, message}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                message.cancel()
             if message in done:
                 timeout = WATCHDOG
                 self.starts += message.result().startswith(b"READY=1")
-                continue
-            message.cancel()
-            if not done:
+            elif not done:
                 self.send(signal.SIGABRT)
                 self.send(signal.SIGCONT)
 

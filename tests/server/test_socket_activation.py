@@ -108,6 +108,8 @@ def test_a_socket_that_does_not_listen_is_refused(kind: socket.SocketKind) -> No
         if kind == socket.SOCK_STREAM:
             bound.listen()
             assert take(bound.fileno()) == str(bound.getsockname()[1])
+            # Other instances have the same socket: none of them may wait in accept.
+            assert not os.get_blocking(bound.fileno())
 
 
 @pytest.mark.process
