@@ -15,9 +15,7 @@ TARGET = "https://www.example.org/"
 LEASE = 1.5
 
 
-@pytest.mark.parametrize(
-    ("store", "instance"), [("sqlite:///{}/store.sqlite3", 0), ("sqlite:///{}/store.sqlite3", 1), (URL, 1)]
-)
+@pytest.mark.parametrize(("store", "instance"), [("sqlite:///{}/store.sqlite3", 0), (URL, 1)])
 def test_a_person_does_not_wait_for_the_turn_of_a_list(tmp_path: Path, store: str, instance: int) -> None:
     with World(instances=2, store_url=store.format(tmp_path), upstream_rate=1, upstream_burst=8) as world:
         for name in NAMES:
