@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
 from doi_proxy.assembly import lifespan
@@ -29,8 +32,8 @@ async def test_a_tick_says_by_how_much_the_loop_was_late(monkeypatch: pytest.Mon
             observed.append(late)
             now += 0.3  # the time that ticks take is not a delay
 
-    monkeypatch.setattr(lifespan.asyncio, "sleep", sleep)
-    monkeypatch.setattr(lifespan.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
     with pytest.raises(Ended):
         await lifespan._tick([Observer()])
     assert observed == pytest.approx([0.0, 0.45, 2.0, 0.0])
