@@ -88,7 +88,7 @@ Values are written as people write them, in all three places alike:
 | `on` or `off` | also `true` or `false`; in the TOML file without quotation marks too |
 
 The last line of a setting has its key in the file, its environment variable and its flag, then its type, its default,
-and how a change takes effect: by a reload (SIGHUP, or `systemctl reload doi-proxy`) or by a restart.
+and how a change takes effect: by a reload (SIGHUP, or `systemctl reload doi-proxy.target`) or by a restart.
 [operations.md](operations.md#signals) describes the reload.
 """
 
@@ -233,7 +233,7 @@ def write_imports(page: str) -> str:
 
 
 def write_sizes(page: str) -> str:
-    """The page of scale with what each load takes with the default settings and one worker: after SIZES."""
+    """The page of scale with what each load takes with the default settings and one instance: after SIZES."""
     before, mark, rest = page.partition(SIZES)
     rate, places = (Settings.model_fields[name].default for name in ("upstream_rate", "upstream_max_concurrency"))
     has, needs = Has(rate, places, 1), [need_of(read_load(load), ANSWER) for load in LOADS]
