@@ -217,9 +217,7 @@ def test_another_user_gets_one_line_instead_of_the_store(installed: Installed) -
 
 
 @needs_debian
-def test_an_upgrade_from_the_single_unit_follows_what_the_operator_changed(
-    installed: Installed, package: Path
-) -> None:
+def test_an_upgrade_from_the_single_unit_follows_what_the_operator_changed(installed: Installed, package: Path) -> None:
     root, units = installed.root, installed.root / "etc/systemd/system"
     text = installed.settings.read_text()
     # `workers` has left. A kept line must not end the start.
