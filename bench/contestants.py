@@ -48,11 +48,9 @@ class Contestant:
     resolves: bool = True
 
 
-def proxy_environment(upstream: str, store: str, *, express: bool | None = None, workers: int = 1) -> dict[str, str]:
+def proxy_environment(upstream: str, store: str, *, express: bool | None = None) -> dict[str, str]:
     """The settings of a measured proxy. Raises NotMeasured if this version has no setting for `express`."""
     chosen = {**GENEROUS, "DOI_PROXY_UPSTREAM_URL": upstream, "DOI_PROXY_STORE_URL": store}
-    if workers > 1:
-        chosen["DOI_PROXY_WORKERS"] = str(workers)
     if express is not None and EXPRESS in Settings.model_fields:
         chosen[f"DOI_PROXY_{EXPRESS.upper()}"] = str(express).lower()
     elif express:
@@ -69,7 +67,6 @@ def proxy(
     label: str,
     *,
     express: bool = True,
-    workers: int = 1,
     command: Callable[[int], list[str]] = proxy_command,
     settings: Mapping[str, str] | None = None,
     scheme: str = "http",
@@ -83,9 +80,9 @@ def proxy(
         store = site.folder / f"{label.replace(', ', '-').replace(' ', '-')}.sqlite3"
         if "DOI_PROXY_STORE_URL" not in chosen:
             shutil.copyfile(site.store, store)
-        usual = proxy_environment(site.upstream, f"sqlite:///{store}", express=express, workers=workers)
-        cores = site.cores.for_workers(workers)
+        usual = proxy_environment(site.upstream, f"sqlite:///{store}", express=express)
         environment = {**usual, **chosen}
+        cores = site.cores.server
         with served(command, cores=cores, environment=environment, path=path_of(HOT), scheme=scheme) as server:
             yield server
 
@@ -133,9 +130,8 @@ EXPRESS_OFF: Final = proxy("doi-proxy, full path", express=False)
 ASGI_ALONE: Final = proxy(
     "doi-proxy, ASGI alone", express=False, command=by_uvicorn("bench.plain_asgi:create_from_environment", "--factory")
 )
-TWO_WORKERS: Final = proxy("doi-proxy, 2 workers", express=True, workers=2)
 BARE_ASGI: Final = _uvicorn("bare ASGI", "bench.constant:bare", "--lifespan", "off")
 FASTAPI: Final = _uvicorn("FastAPI route", "bench.constant:fastapi", "--factory")
 NGINX: Final = nginx("nginx constant", CONSTANT, resolves=False)
 NGINX_CACHE: Final = nginx("nginx proxy_cache", CACHING, resolves=True)
-ALL: Final = (EXPRESS_ON, EXPRESS_OFF, ASGI_ALONE, TWO_WORKERS, BARE_ASGI, FASTAPI, NGINX, NGINX_CACHE)
+ALL: Final = (EXPRESS_ON, EXPRESS_OFF, ASGI_ALONE, BARE_ASGI, FASTAPI, NGINX, NGINX_CACHE)

@@ -25,7 +25,7 @@ _REGISTERED: Final = {f"10.1234/known{number}": f"https://www.example.org/{numbe
 #: Every third record has a TTL of a second, so it is fetched repeatedly.
 _TTLS: Final = dict.fromkeys(list(_REGISTERED)[::3], 1)
 _UNKNOWN: Final = [f"10.1234/unknown{number}" for number in range(20)]
-_SETTINGS: Final[dict[str, object]] = {"cache_negative_ttl": 1, "upstream_machines": 2}
+_SETTINGS: Final[dict[str, object]] = {"cache_negative_ttl": 1, "instances": 2}
 #: Answers before the kill, and after the recovery.
 _ANSWERS: Final = 400
 _PATIENCE: Final = 60.0
@@ -189,16 +189,6 @@ async def _kill_proxy() -> float:
         return await _wait_for(other, lost)
 
 
-async def _kill_worker() -> float:
-    with _World() as world:
-        upstream = await world.start_upstream({lease_holder.NAME: lease_holder.URL})
-        store = f"sqlite:///{world.folder}/store.sqlite3"
-        proxy = await world.start_proxy(upstream, store, workers=2, **lease_holder.SETTINGS)
-        lost = await lease_holder.begin_query(proxy, upstream)
-        lease_holder.kill_worker(proxy, upstream)
-        return await _wait_for(proxy, lost)
-
-
 async def _wait_for(other: Proxy, lost: asyncio.Task[Any]) -> float:
     with suppress(OSError, EOFError):
         await lost
@@ -210,5 +200,4 @@ async def _wait_for(other: Proxy, lost: asyncio.Task[Any]) -> float:
 
 _LEASES: Final = {
     "Valkey, a proxy on another machine": _kill_proxy,
-    "SQLite, another worker": _kill_worker,
 }

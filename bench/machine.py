@@ -27,23 +27,17 @@ class Cores:
 
     server: tuple[int, ...]
     load: tuple[int, ...]
-    between: tuple[int, ...] = ()
 
     @property
     def apart(self) -> bool:
         """Whether server and load generator have separate cores."""
         return not set(self.server) & set(self.load)
 
-    def for_workers(self, workers: int) -> tuple[int, ...]:
-        """The cores of a server with so many processes: with two cores, the second is the load generator's too."""
-        everything = dict.fromkeys((*self.server, *self.between, *self.load))
-        return tuple(everything)[:workers]
-
 
 def share_out(available: set[int]) -> Cores:
-    """The first core is for the server, the last one for the load generator, those between for more workers."""
+    """The first core is for the server, the last one for the load generator."""
     ordered = sorted(available)
-    return Cores((ordered[0],), (ordered[-1],), tuple(ordered[1:-1]))
+    return Cores((ordered[0],), (ordered[-1],))
 
 
 def cores() -> Cores:

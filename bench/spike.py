@@ -71,7 +71,6 @@ def spike(plan: Plan) -> tuple[Section, ...]:
         settings = {
             "DOI_PROXY_MODE": "sealed",
             "DOI_PROXY_STORE_URL": f"sqlite:///{store}",
-            "DOI_PROXY_WORKERS": str(os.cpu_count() or 1),
         }
         with served(proxy_command, environment=settings, path=path_of(keys[0])) as server:
             found = uvloop.run(_play(server, keys, plan.zipf_exponent, Path(folder)))
@@ -148,13 +147,13 @@ def _section(plan: Plan, found: Spike) -> Section:
         ("p99", f"{got.p99 * 1000:.1f} ms"),
         ("processor time of an answer", f"{found.server_cpu / answered * 1e6:.1f} µs"),
         (f"the generators' share of the {cores} cores", f"{found.load_cpu / cores / _SECONDS:.0%}"),
-        (f"the workers' share of the {cores} cores", f"{found.server_cpu / cores / _SECONDS:.0%}"),
+        (f"the proxy's share of the {cores} cores", f"{found.server_cpu / cores / _SECONDS:.0%}"),
     )
     method = (
         f"{_RATE:,} requests a second for {_SECONDS} s, a hundred times the published mean, by {_GENERATORS} processes "
         f"of h2load, each with up to {_IN_FLIGHT} requests in flight. The names are drawn by Zipf "
         f"{plan.zipf_exponent:g} "
-        f"from {plan.spike_records:,} registry names of a sealed proxy with {cores} new workers. All "
+        f"from {plan.spike_records:,} registry names of a sealed proxy that has just started. All "
         "processes share the same cores. One connection compares its answers with the imported records. The rate is a "
         "goal, not a test."
     )

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 from bench import contestants
-from bench.contestants import BARE_ASGI, EXPRESS_OFF, EXPRESS_ON, NGINX_CACHE, TWO_WORKERS, Contestant, Site
+from bench.contestants import BARE_ASGI, EXPRESS_OFF, EXPRESS_ON, NGINX_CACHE, Contestant, Site
 from bench.findings import Section, Table
 from bench.loads import (
     CONNECTIONS,
@@ -30,8 +30,6 @@ from bench.tools import NotMeasured
 
 _WARM_UP: Final = 1.0
 _HALF: Final = 0.5
-#: The cores of two workers and the load generator.
-_CORES_WANTED: Final = 3
 
 
 REDIRECT: Final = Load("One hot DOI, redirect")
@@ -144,11 +142,6 @@ def latency(plan: Plan) -> tuple[Section, ...]:
 
 def _throughput_section(on: Field, rates: Rates) -> Section:
     tables = (*(_table(on, load, series) for load, series in rates.items()), _among_ourselves(rates))
-    notes = list(on.not_measured)
-    if len(on.plan.cores.for_workers(_CORES_WANTED)) < _CORES_WANTED:
-        notes.append(
-            "doi-proxy, 2 workers, on separate cores: needs three; here one shares its core with the load generator"
-        )
     return Section(
         title="Throughput",
         method=(
@@ -158,7 +151,7 @@ def _throughput_section(on: Field, rates: Rates) -> Section:
             f"{len(on.plan.names):,} ({on.plan.names_from}); each was requested once before the first round."
         ),
         tables=tables,
-        not_measured=tuple(notes),
+        not_measured=tuple(on.not_measured),
     )
 
 
@@ -174,7 +167,7 @@ def _table(on: Field, load: Load, series: Mapping[Contestant, Series]) -> Table:
 
 
 def _among_ourselves(rates: Rates) -> Table:
-    pairs = (("2 workers / 1 worker", TWO_WORKERS, EXPRESS_ON), ("express lane / full path", EXPRESS_ON, EXPRESS_OFF))
+    pairs = (("express lane / full path", EXPRESS_ON, EXPRESS_OFF),)
     rows = [(what, *(times(ratio(rates[load], of, to)) for load in LOADS)) for what, of, to in pairs]
     return Table(("Ratio", "redirect", "REST", "many DOIs", "new DOIs"), tuple(rows))
 
@@ -190,7 +183,7 @@ def times(series: Series | None) -> str:
 
 
 #: The contestants whose latency is measured.
-_PATIENT: Final = (EXPRESS_ON, EXPRESS_OFF, TWO_WORKERS, BARE_ASGI, NGINX_CACHE)
+_PATIENT: Final = (EXPRESS_ON, EXPRESS_OFF, BARE_ASGI, NGINX_CACHE)
 
 
 def _latency_section(on: Field, peaks: Mapping[Contestant, float]) -> Section:

@@ -233,7 +233,7 @@ def write_imports(page: str) -> str:
 
 
 def write_sizes(page: str) -> str:
-    """The page of scale with what each load takes with the default settings and one instance: after SIZES."""
+    """The page of scale with what each load takes with the default settings: after SIZES."""
     before, mark, rest = page.partition(SIZES)
     rate, places = (Settings.model_fields[name].default for name in ("upstream_rate", "upstream_max_concurrency"))
     has, needs = Has(rate, places, 1), [need_of(read_load(load), ANSWER) for load in LOADS]

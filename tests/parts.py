@@ -47,7 +47,7 @@ def usual_ttl_policy(**bounds: float) -> TtlPolicy:
 
 def usual_timeouts(**seconds: float) -> ResolverTimeouts:
     """The resolver's timeouts, except for these seconds."""
-    return replace(read_resolver_timeouts(DEFAULTS), **seconds)
+    return replace(read_resolver_timeouts(), **seconds)
 
 
 def usual_options(**seconds: float) -> ResolverOptions:

@@ -131,7 +131,7 @@ PARTS: Final[dict[str, Part]] = {
     "simulation": Part(600, command=("make", "simulate", "MINUTES=10", "ARGS="), beside=True),
     "fuzz": Part(600, ("tools/fuzz/*",), command=("make", "fuzz", "FUZZ_SECONDS=600", "ARGS="), beside=True),
     "mutants": Part(2_000, command=("make", "mutants", "MUTANTS=100", "SEED=SEED", "ARGS=--least 0.9"), beside=True),
-    "calls": Part(900, command=(sys.executable, "-m", "tests.simulation.nth_call"), beside=True),
+    "calls": Part(1_500, command=(sys.executable, "-m", "tests.simulation.nth_call"), beside=True),
     "pythons": Part(900, command=("make", "pythons", f"ARGS=-m '{_PLAIN}'"), beside=True),
     "order": Part(400, command=(*_run_tests(_PLAIN), "--shuffle", "SEED"), beside=True),
 }

@@ -405,16 +405,8 @@ class StoreError(DoiProxyError):
         self.cause = cause
 
 
-class StoreSlow(StoreError):
-    """The store has not answered one command in time, and may answer the next."""
-
-
 class DamagedEntry(StoreError):
     """The store's entry for one name is damaged."""
-
-
-class BucketSettling(StoreError):
-    """A server of the store began to count the tokens a moment ago, and gives none yet."""
 
 
 class ConfigurationError(DoiProxyError):

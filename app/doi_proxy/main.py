@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from doi_proxy.assembly.checks import CoreInspection
 from doi_proxy.assembly.core import (
     BUDGET_SETTINGS,
     NO_PARTS,
@@ -23,7 +21,7 @@ from doi_proxy.assembly.core import (
     read_sub_path,
     set_budget,
 )
-from doi_proxy.assembly.features import Features, switched_on
+from doi_proxy.assembly.features import Features
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.lifespan import run_lifespan
 from doi_proxy.assembly.operations import create_operations, find_paths
@@ -31,14 +29,15 @@ from doi_proxy.assembly.program_log import begin_logging, set_log_level
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.assembly.stores import open_service_cache
 from doi_proxy.endpoints.fastapi_errors import allowed_methods
-from doi_proxy.errors import ConfigurationError, refuse_stripped_texts
+from doi_proxy.endpoints.operators import OperatorGate
+from doi_proxy.errors import refuse_stripped_texts
 from doi_proxy.server.proxies import trusted_addresses
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.loop import read_loop_id
 from doi_proxy.web.application import Application, OwnSite
 from doi_proxy.web.operations import Operations
 
-__all__ = ["NO_PARTS", "SuppliedParts", "check", "create", "create_from_environment"]
+__all__ = ["NO_PARTS", "SuppliedParts", "create", "create_from_environment"]
 
 
 def create(
@@ -67,7 +66,6 @@ def create(
     lifecycle.on_reload(set_log_level, "log_level")
     lifecycle.on_reload(trust, "trusted_proxies")
     lifecycle.on_reload(lambda new: set_budget(core, new), *BUDGET_SETTINGS)
-    gates = [gate for gate in opened.gates if not gate.has_listener]
     fastapi = create_operations(
         read_version(),
         lambda app: run_lifespan(core, pages, opened.services),
@@ -75,13 +73,19 @@ def create(
         features,
         opened,
     )
-    paths = find_paths(fastapi, face.own_api, face.private, gates)
-    operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), gates)
     site = OwnSite(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
-    application = Application(face, operations, site, opened.stages, prepared, connections)
+
+    def build(gates: Sequence[OperatorGate]) -> Application:
+        paths = find_paths(fastapi, face.own_api, face.private, gates)
+        operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), gates)
+        return Application(face, operations, site, opened.stages, prepared, connections)
+
+    application = build([gate for gate in opened.gates if not gate.has_listener])
     application.listeners = {
         listener.setting: listener.build(opened.stages, connections) for listener in opened.listeners
     }
+    if settings.management_listen:
+        application.listeners["management_listen"] = build(opened.gates)
     return application
 
 
@@ -94,18 +98,3 @@ def create_from_environment() -> Application:
     settings = load({})
     begin_logging(settings)
     return create(settings)
-
-
-def check(settings: Settings) -> None:
-    """Find out before workers are started whether these settings can be used. Raises ConfigurationError."""
-
-    async def open_and_close() -> None:
-        for feature in switched_on(settings):
-            for finding in feature.check(CoreInspection(settings, is_start=True)):
-                if finding.severity == "error":
-                    raise ConfigurationError(str(finding))
-        core = open_core(settings, parts=SuppliedParts(cache=open_service_cache(settings)))
-        await core.upstream.source.aclose()
-        await core.cache.close()
-
-    asyncio.run(open_and_close())

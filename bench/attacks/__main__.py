@@ -114,13 +114,12 @@ def main() -> int:
     parser.add_argument("part", nargs="*", default=[], help=f"what to try (default: all): {', '.join(_PARTS)}")
     parser.add_argument("--checkout", type=Path, default=ROOT, help="the checkout to attack (default: this one)")
     parser.add_argument("--front", choices=FRONTS, default="", help="attack through this front proxy")
-    parser.add_argument("--workers", type=int, default=1, help="the processes of each proxy (default: 1)")
     chosen = parser.parse_args()
     if unknown := set(chosen.part) - set(_PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     # SIGTERM raises an exception, which ends the processes of the attack.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    checkout = Checkout(chosen.checkout.resolve(), chosen.front, chosen.workers)
+    checkout = Checkout(chosen.checkout.resolve(), chosen.front)
     usual = _THROUGH_FRONTS if chosen.front else _PARTS
     print("| attack | result | withstood |\n| --- | --- | --- |", flush=True)
     withstood = [_attempt(part, checkout) for part in chosen.part or usual]

@@ -39,15 +39,13 @@ def tokens(checkout: Checkout) -> Iterator[Row]:
     settings: dict[str, Any] = {"admin_token": _TOKEN}
     with upstream() as url, proxy(checkout, url, **settings) as running:
         before = get(running.port, _SETTINGS, source=_OPERATOR, Authorization=_RIGHT).status
-        # Each worker counts for itself, and the connections are not spread evenly.
-        wrong = _WRONG_TOKENS if checkout.workers == 1 else 4 * _WRONG_TOKENS * checkout.workers
-        for _ in range(wrong):
+        for _ in range(_WRONG_TOKENS):
             get(running.port, _SETTINGS, source=_NEIGHBOUR, Authorization="Bearer wrong")
         limited = get(running.port, _SETTINGS, source=_NEIGHBOUR, Authorization="Bearer wrong").status
         right = [get(running.port, _SETTINGS, source=_OPERATOR, Authorization=_RIGHT).status for _ in range(10)]
     yield Row("control: a right admin token", str(before), before == 200)
     yield Row(
-        f"{wrong} wrong admin tokens of a neighbour: its next one, right ones of its /24 that are admitted",
+        f"{_WRONG_TOKENS} wrong admin tokens of a neighbour: its next one, right ones of its /24 that are admitted",
         f"{limited}, {right.count(200)} of {len(right)}",
         limited == 429 and right.count(200) == len(right),
     )

@@ -26,10 +26,10 @@ _STEPS: Final = {
     "a year back": -365 * 24 * _HOUR,
 }
 _NAMES: Final = 10
-#: Seconds in which every worker runs what it does each second, with the new time.
+#: Seconds in which the process runs what it does each second, with the new time.
 _TICKS: Final = 2.5
 _PAGES: Final = ("/status", "/readyz", "/metrics", "/privacy")
-#: Starts the program with a clock that adds the number in a file to the time of the machine. Workers share it.
+#: Starts the program with a clock that adds the number in a file to the time of the machine.
 _START: Final = """
 import mmap, runpy, struct, sys, time
 with open(sys.argv.pop(1), "r+b") as file:

@@ -54,7 +54,7 @@ def outage(checkout: Checkout) -> Iterator[Row]:
 
 
 def reload(checkout: Checkout) -> Iterator[Row]:
-    """SIGHUP to a service of one worker."""
+    """SIGHUP to a service."""
     with upstream() as url, proxy(checkout, url) as running:
         running.process.send_signal(signal.SIGHUP)
         time.sleep(2.0)

@@ -169,7 +169,7 @@ def partial(checkout: Checkout) -> Iterator[Row]:
                     f"{many:,} {what} and more, max_connections {_CAP}, {target.door.value}: "
                     "failed requests of another client (without them); most descriptors; memory gained",
                     f"{failed} of {_REQUESTS} ({control}); {most.highest:,}; {gained:,.0f} MB",
-                    failed == control == 0 and most.highest < 3 * _CAP * checkout.workers,
+                    failed == control == 0 and most.highest < 3 * _CAP,
                 )
 
 

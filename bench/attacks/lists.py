@@ -36,7 +36,7 @@ _MAX_WAIT: Final = 2.0
 _CONTROL_SECONDS: Final = 3.0
 #: Seconds until the last of the lists has its rows.
 _PATIENCE: Final = 120.0
-#: Lists that are never read: as many as a worker has at a time, and the bytes that each client tries to send.
+#: Lists that are never read: as many as a process has at a time, and the bytes that each client tries to send.
 _UNREAD: Final = 16
 _UNREAD_BYTES: Final = 16 * _MIB
 _WRITE_TIMEOUT: Final = 5
@@ -125,7 +125,7 @@ def _send_lists(running: Proxy) -> tuple[Counter[int], int]:
 
 def whole(checkout: Checkout) -> Iterator[Row]:
     """Unrelated networks have a complete list each, of names that hang, and another client sends lists."""
-    for networks in (0, _CROWD * checkout.workers):
+    for networks in (0, _CROWD):
         with upstream() as url, proxy(checkout, url) as running, ExitStack() as stack:
             for number in range(networks):
                 names = b"".join(b"10.6204/%d-%d\n" % (number, row) for row in range(_CROWD_NAMES))

@@ -98,12 +98,12 @@ def flood(checkout: Checkout) -> Iterator[Row]:
             time.sleep(1.5)
             waiting = client.pipeline(transaction=False)
             for number in range(count):
-                waiting.xadd(f"{_KEYS}announcements", {"key": b"x" * 100_000})
+                waiting.xadd(f"{_KEYS}feed", {"key": b"x" * 100_000})
                 if number % 50 == 0:
                     waiting.execute()
             waiting.execute()
             answers = _ask(running, 0.3)
-            left = client.xlen(f"{_KEYS}announcements")
+            left = client.xlen(f"{_KEYS}feed")
         yield Row(f"a flood of announcements {label}", f"{answers}; {left} left", answers == _ALL and left < 5_000)
 
 

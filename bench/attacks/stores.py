@@ -125,7 +125,7 @@ def _stored(checkout: Checkout, key: str, data: bytes | str) -> Reply:
 def _blocked(checkout: Checkout) -> Row:
     with tempfile.TemporaryDirectory() as folder, upstream() as url:
         store = f"sqlite:///{folder}/store.sqlite3"
-        with proxy(checkout, url, store=store, workers=2) as running:
+        with proxy(checkout, url, store=store) as running:
             get(running.port, f"/{_SECOND}")
         for file in Path(folder).iterdir():
             if file.suffix.endswith(("-wal", "-shm")) or not file.read_bytes().startswith(b"SQLite format 3"):
@@ -135,7 +135,7 @@ def _blocked(checkout: Checkout) -> Row:
                 database.execute("UPDATE buckets SET blocked_until = 1e15, at = 1e15")
                 database.commit()
             database.close()
-        with proxy(checkout, url, store=store, workers=2) as running:
+        with proxy(checkout, url, store=store) as running:
             reply = get(running.port, f"/{_FIRST}")
     wait = reply.headers.get("retry-after", "")
     return Row(

@@ -53,14 +53,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout of doi-proxy, after `make setup`. `front` is one of FRONTS, or "" for none.
-
-    A proxy has `workers` processes.
-    """
+    """A checkout of doi-proxy, after `make setup`. `front` is one of FRONTS, or "" for none."""
 
     folder: Path
     front: str = ""
-    workers: int = 1
 
     @property
     def python(self) -> str:
@@ -209,11 +205,10 @@ def proxy(
         limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
         port = free_port()
         log = Path(folder, "log")
-        workers = ["--workers", str(checkout.workers)] if checkout.workers > 1 else []
         host = f"unix:{log.with_name('socket')}" if door is Door.UNIX else HOST
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*limits, checkout.python, *start, "serve", "--host", host, "--port", str(port), *workers],
+                [*limits, checkout.python, *start, "serve", "--host", host, "--port", str(port)],
                 cwd=checkout.folder,
                 env={**plain_environment(), **known},
                 stdin=subprocess.DEVNULL,

@@ -49,7 +49,6 @@ _SETTINGS: Final[dict[str, object]] = {
     # Fits into half of a small disk.
     "store_max_bytes": "8M",
 }
-_WORKERS: Final = 2
 #: The shares of the day before the first incident and after the last one.
 _BEFORE: Final = 1 / 30
 _AFTER: Final = 1 / 3
@@ -80,7 +79,6 @@ class Day:
     clients: Clients
     watch: Watch
     site: Site
-    workers: int
     played: list[Played] = field(default_factory=list)
     not_played: list[str] = field(default_factory=list)
 
@@ -112,7 +110,7 @@ class Day:
         await asyncio.sleep(slot * (1 - _LASTING))
         lines, events = self.watch.new_lines(), await self.watch.events(began)
         machines = len(self.site.proxies)
-        judgement = judge_incident(incident, lines, events, machines=machines, workers=self.workers)
+        judgement = judge_incident(incident, lines, events, machines=machines)
         tallies = self.clients.tallies
         played = Played(incident, judgement, sentences, tallies[incident.name], tallies[f"after {incident.name}"])
         self.played.append(played)
@@ -144,7 +142,7 @@ def main() -> int:
 async def _run(minutes: float, rate: float, store: str, incidents: Sequence[Incident], logs: Path | None) -> Section:
     async with _site(store) as site:
         clients = Clients(rate, [proxy.port for proxy in site.proxies])
-        day = Day(minutes, clients, Watch(site.proxies), site, _WORKERS if store == "sqlite" else 1)
+        day = Day(minutes, clients, Watch(site.proxies), site)
         load = asyncio.gather(clients.run(), day.watch.run())
         try:
             await day.play(incidents)
@@ -159,7 +157,7 @@ async def _run(minutes: float, rate: float, store: str, incidents: Sequence[Inci
 
 @asynccontextmanager
 async def _site(store: str) -> AsyncIterator[Site]:
-    """One machine with two workers, or two machines with one store."""
+    """One proxy, or two with one store."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="doi-proxy-day-")))
         (folder / "doi-proxy.toml").write_text(CONFIGURED.format(CLIENT_RATE))
@@ -168,11 +166,11 @@ async def _site(store: str) -> AsyncIterator[Site]:
         sentinels, has_own_disk = None, False
         if store == "sqlite":
             has_own_disk = stack.enter_context(own_disk(folder / "disk"))
-            proxies = [_proxy(stack, folder, upstream, f"sqlite:///{folder}/disk/store.sqlite3", settings, _WORKERS)]
+            proxies = [_proxy(stack, folder, upstream, f"sqlite:///{folder}/disk/store.sqlite3", settings)]
         else:
             sentinels = stack.enter_context(running_sentinels(folder))
-            settings["upstream_machines"] = 2
-            proxies = [_proxy(stack, folder, upstream, sentinels.url, settings, 1) for _ in range(2)]
+            settings["instances"] = 2
+            proxies = [_proxy(stack, folder, upstream, sentinels.url, settings) for _ in range(2)]
         for proxy in proxies:
             await proxy.ready()
             await proxy.serves()
@@ -185,9 +183,8 @@ def _proxy(
     upstream: Upstream,
     store: str,
     settings: dict[str, object],
-    workers: int,
 ) -> Proxy:
-    proxy = Proxy(folder, upstream.url, store, workers=workers, **settings)
+    proxy = Proxy(folder, upstream.url, store, **settings)
     stack.callback(_kill, proxy)
     return proxy
 
@@ -238,8 +235,8 @@ def _method(day: Day) -> str:
     store = "one store in Valkey with Sentinels" if site.sentinels else "a store in SQLite"
     return (
         f"{day.clients.rate:g} requests a second by {CLIENTS} clients for {NAMES:,} names by Zipf, {REST_SHARE:.0%} "
-        f"over REST, {NEW_SHARE:.0%} for names that are new; {len(site.proxies)} machine(s) with {day.workers} "
-        f"worker(s) each and {store}. TTLs are 5 s to two days. *Lines* are those that say the beginning and the end, "
+        f"over REST, {NEW_SHARE:.0%} for names that are new; {len(site.proxies)} "
+        f"proxies and {store}. TTLs are 5 s to two days. *Lines* are those that say the beginning and the end, "
         "and others; *events* those with the right cause, and others. *Known* names were answered before by any "
         "machine: 5xx, and connections that ended; *new* ones 5xx. "
         f"Load of the machine at the end: {os.getloadavg()[1]:.1f}."

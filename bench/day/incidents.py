@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
 import sqlite3
@@ -16,7 +15,6 @@ from typing import Any, Final
 
 from bench.connection import Connection
 from bench.day.upstream import Upstream
-from bench.day.watch import workers_of
 from tests.cluster.processes import Proxy
 from tests.features.valkey.valkey_sentinel import SentinelSet
 
@@ -79,8 +77,6 @@ class Incident:
     begins: str = ""
     ends: str = ""
     event: str = ""
-    #: Each worker of a machine has its own lines about it.
-    by_worker: bool = False
     #: Not every machine meets it.
     can_pass_unnoticed: bool = False
     #: The least seconds that it lasts.
@@ -117,18 +113,6 @@ async def _store_locked(site: Site) -> AsyncIterator[None]:
     yield
     connection.execute("ROLLBACK")
     connection.close()
-
-
-@asynccontextmanager
-async def _worker_killed(site: Site) -> AsyncIterator[None]:
-    os.kill(workers_of(site.first)[0], signal.SIGKILL)
-    yield
-
-
-@asynccontextmanager
-async def _worker_stopped(site: Site) -> AsyncIterator[None]:
-    os.kill(workers_of(site.first)[0], signal.SIGSTOP)
-    yield
 
 
 @asynccontextmanager
@@ -366,8 +350,6 @@ _OF_RELOADS: Final = (
 #: Restarts come first: at the end, memory has to be that of processes that have run for long.
 SQLITE: Final = (
     Incident("service restarted", _restarted),
-    Incident("worker killed", _worker_killed, r"worker \d .* was ended by SIGKILL", "", "worker signal SIGKILL"),
-    Incident("worker stopped", _worker_stopped, r"has not answered for \d+ s", "", "worker silent", seconds=75.0),
     *_OF_UPSTREAM,
     *_OF_UPSTREAM_MORE,
     Incident(
@@ -376,10 +358,9 @@ SQLITE: Final = (
         "was deleted while it was open",
         "The store is open after",
         "store store-deleted",
-        by_worker=True,
     ),
-    Incident("disk of the store full", _disk_full, _STORE_DOWN + ".*full", _STORE_UP, "store", by_worker=True),
-    Incident("store locked", _store_locked, _STORE_DOWN + ".*locked", _STORE_UP, "store", by_worker=True),
+    Incident("disk of the store full", _disk_full, _STORE_DOWN + ".*full", _STORE_UP, "store"),
+    Incident("store locked", _store_locked, _STORE_DOWN + ".*locked", _STORE_UP, "store"),
     *_OF_RELOADS,
     *_OF_CLIENTS,
 )

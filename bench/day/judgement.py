@@ -28,18 +28,15 @@ class Judgement:
     is_right: bool
 
 
-def judge_incident(
-    incident: Incident, lines: Sequence[Line], events: Sequence[Event], *, machines: int, workers: int
-) -> Judgement:
+def judge_incident(incident: Incident, lines: Sequence[Line], events: Sequence[Event], *, machines: int) -> Judgement:
     """Compare the lines and events of an incident with what it says it expects."""
     begins = [line for line in lines if incident.begins and re.search(incident.begins, line.text)]
     ends = [line for line in lines if incident.ends and re.search(incident.ends, line.text)]
     others = [line.text for line in lines if not _is_expected(incident, line)]
     expected = [event for event in events if incident.event and str(event).startswith(incident.event)]
     wrong = [str(event) for event in events if event not in expected or not event.has_ended]
-    writers = machines * (workers if incident.by_worker else 1)
     is_right = (
-        (bool(incident.begins) and not incident.can_pass_unnoticed) <= len(begins) <= writers
+        (bool(incident.begins) and not incident.can_pass_unnoticed) <= len(begins) <= machines
         and len(ends) == (len(begins) if incident.ends else 0)
         and (bool(incident.event) and not incident.can_pass_unnoticed) <= len(expected) <= machines
         and not others

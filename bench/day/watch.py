@@ -21,15 +21,15 @@ from tests.cluster.processes import Proxy
 _LOOK_EVERY: Final = 10.0
 #: Seconds within which a busy proxy has to show its status.
 _PATIENCE: Final = 5.0
-#: The lines that concern an operator: the worker that wrote it, if there are several, and the text.
-_LINE: Final = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) (?:\[worker (\d+)\] )?[\w.]+: (.*)$", re.MULTILINE)
+#: The lines that concern an operator: the text.
+_LINE: Final = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) [\w.]+: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a log: the process that wrote it, and its text."""
+    """A line of a log: the number of the proxy, and its text."""
 
-    writer: str
+    proxy: int
     text: str
 
 
@@ -64,10 +64,9 @@ class Watch:
         while True:
             minutes = (time.monotonic() - self._began) / 60
             for number, proxy in enumerate(self._proxies):
-                for process in workers_of(proxy):
-                    with suppress(psutil.Error):
-                        bytes_alone = psutil.Process(process).memory_full_info().uss
-                        self.memory[f"proxy {number}, process {process}"].append((minutes, bytes_alone))
+                with suppress(psutil.Error):
+                    bytes_alone = psutil.Process(proxy.process.id).memory_full_info().uss
+                    self.memory[f"proxy {number}, process {proxy.process.id}"].append((minutes, bytes_alone))
             await asyncio.sleep(_LOOK_EVERY)
 
     def new_lines(self) -> list[Line]:
@@ -79,7 +78,7 @@ class Watch:
             end = text.rfind("\n") + 1
             lines = _LINE.findall(text[self._read[number] : end])
             self._read[number] = end
-            found += [Line(f"{number}.{worker}", line) for worker, line in lines]
+            found += [Line(number, line) for line in lines]
         return found
 
     async def events(self, since: float) -> list[Event]:
@@ -88,7 +87,7 @@ class Watch:
         for number, status in enumerate(await self._statuses()):
             for event in status.get("events", ()):
                 if event["at"] >= int(since) and event["kind"] not in ("start", "reload", "drain"):
-                    ended = event["until"] is not None or event["kind"] in ("worker", "reload-failed", "clock")
+                    ended = event["until"] is not None or event["kind"] in ("reload-failed", "clock")
                     found.append(Event(number, event["kind"], event["cause"], event["sign"], event["at"], ended))
         return found
 
@@ -104,11 +103,3 @@ class Watch:
             connection.close()
             statuses.append(msgspec.json.decode(answer.body) if answer and answer.status == 200 else {})
         return statuses
-
-
-def workers_of(proxy: Proxy) -> list[int]:
-    """The ids of the processes of a proxy that answer requests."""
-    try:
-        return proxy.process.workers() or [proxy.process.id]
-    except psutil.Error:
-        return []

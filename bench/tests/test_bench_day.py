@@ -13,12 +13,12 @@ from bench.day.watch import Event, Line
 pytestmark = pytest.mark.repository
 
 _INCIDENT = next(incident for incident in SQLITE if incident.name == "upstream resets")
-_BY_WORKER = next(incident for incident in SQLITE if incident.name == "store locked")
-_DOWN = Line("0.1", "upstream 1 (127.0.0.1) is down: upstream-unreachable: no connection; wait")
-_UP = Line("0.2", "upstream 1 (127.0.0.1) is up again after 20 s")
+_OF_STORE = next(incident for incident in SQLITE if incident.name == "store locked")
+_DOWN = Line(0, "upstream 1 (127.0.0.1) is down: upstream-unreachable: no connection; wait")
+_UP = Line(0, "upstream 1 (127.0.0.1) is up again after 20 s")
 _EVENT = Event(0, "outage", "upstream-unreachable", "", 5.0, has_ended=True)
-_LOCKED = Line("0.1", "The store is down: put failed; database is locked")
-_OPEN = Line("0.1", "The store is up again after 5 seconds.")
+_LOCKED = Line(0, "The store is down: put failed; database is locked")
+_OPEN = Line(0, "The store is up again after 5 seconds.")
 _STORE_EVENT = Event(0, "store", "store-locked", "", 5.0, has_ended=True)
 
 
@@ -29,12 +29,12 @@ _STORE_EVENT = Event(0, "store", "store-locked", "", 5.0, has_ended=True)
         (_INCIDENT, [], [_EVENT], False),
         (_INCIDENT, [_DOWN], [_EVENT], False),
         (_INCIDENT, [_DOWN, _DOWN, _UP, _UP], [_EVENT], False),
-        (_INCIDENT, [_DOWN, Line("0.1", "another line"), _UP], [_EVENT], False),
+        (_INCIDENT, [_DOWN, Line(0, "another line"), _UP], [_EVENT], False),
         (_INCIDENT, [_DOWN, _UP], [], False),
         (_INCIDENT, [_DOWN, _UP], [_STORE_EVENT], False),
         (_INCIDENT, [_DOWN, _UP], [Event(0, "outage", "upstream-unreachable", "", 5.0, has_ended=False)], False),
-        (_BY_WORKER, [_LOCKED, _LOCKED, _OPEN, _OPEN], [_STORE_EVENT], True),
-        (_BY_WORKER, [_LOCKED, _LOCKED, _OPEN], [_STORE_EVENT], False),
+        (_OF_STORE, [_LOCKED, _OPEN], [_STORE_EVENT], True),
+        (_OF_STORE, [_LOCKED], [_STORE_EVENT], False),
         (replace(_INCIDENT, can_pass_unnoticed=True), [], [], True),
         (replace(_INCIDENT, can_pass_unnoticed=True), [_DOWN], [_EVENT], False),
         (Incident("none", _INCIDENT.lasts), [], [], True),
@@ -44,4 +44,4 @@ _STORE_EVENT = Event(0, "store", "store-locked", "", 5.0, has_ended=True)
 def test_an_incident_is_right_if_its_cause_begins_and_ends_once(
     incident: Incident, lines: list[Line], events: list[Event], is_right: bool
 ) -> None:
-    assert judge_incident(incident, lines, events, machines=1, workers=2).is_right is is_right
+    assert judge_incident(incident, lines, events, machines=1).is_right is is_right

@@ -53,10 +53,5 @@ def test_one_core_is_shared() -> None:
     assert not share_out({3}).apart
 
 
-@pytest.mark.parametrize(("cores", "expected"), [({0, 1}, (0, 1)), ({0, 1, 2}, (0, 1)), ({0}, (0,))])
-def test_two_workers_take_a_core_between_before_that_of_the_load(cores: set[int], expected: tuple[int, ...]) -> None:
-    assert share_out(cores).for_workers(2) == expected
-
-
 def test_a_pinned_command_runs_under_taskset() -> None:
     assert pinned(["nginx"], (0, 2)) == ["taskset", "--cpu-list", "0,2", "nginx"]

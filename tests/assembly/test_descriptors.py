@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import resource
-from typing import Final
 
 import pytest
 
-from doi_proxy.assembly.descriptors import RESERVED, UNLIMITED, connections_that_fit
+from doi_proxy.assembly.core import RESERVED, UNLIMITED, open_connections
+from doi_proxy.assembly.settings import Settings
 from tests.table import table
-
-UPSTREAM: Final = 32
 
 
 @table(
     "limit, connections",
     [
-        (resource.RLIM_INFINITY, UNLIMITED),
-        (65_536, 65_536 - RESERVED - UPSTREAM),
-        (1_024, 1_024 - RESERVED - UPSTREAM),
+        (resource.RLIM_INFINITY, UNLIMITED - RESERVED - 32),
+        (65_536, 65_536 - RESERVED - 32),
+        (1_024, 1_024 - RESERVED - 32),
         # With a small limit, clients get half of it, and the program 64.
         (200, 100),
         (96, 32),
@@ -29,4 +27,4 @@ def test_clients_get_the_descriptors_that_are_left(
     monkeypatch: pytest.MonkeyPatch, limit: int, connections: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, resource.RLIM_INFINITY))
-    assert connections_that_fit(UPSTREAM) == connections
+    assert open_connections(Settings(upstream_max_concurrency=16))._limits.total == connections

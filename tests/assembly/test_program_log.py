@@ -106,7 +106,7 @@ def test_text_is_the_default_and_the_level_counts(capsys: pytest.CaptureFixture[
 async def test_every_line_of_a_service_is_an_object(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
     # Port 9 is "discard" (RFC 863): nothing listens there.
-    settings = {"log_format": "json", "log_level": "debug", "workers": 2}
+    settings = {"log_format": "json", "log_level": "debug"}
     async with Proxy(tmp_path, "http://127.0.0.1:9", store, **settings) as proxy:
         assert (await proxy.ask("/10.5555/unknown")).status == 502
         proxy.process.terminate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -80,7 +79,7 @@ def test_no_group_of_settings_hides_a_check_of_another() -> None:
     assert [name for name in sorted(names) if own.count(name) > 1] == []
 
 
-@table("name", ["admin_listen", "native_listen"])
+@table("name", ["management_listen", "native_listen"])
 def test_an_address_to_listen_on_is_refused_before_it_is_used(name: str) -> None:
     with pytest.raises(ConfigurationError, match="write it as"):
         load({name: "x"}, {})
@@ -121,9 +120,9 @@ def test_the_environment_goes_before_the_file(toml: Path) -> None:
 
 
 def test_flags_go_before_the_environment_and_absent_flags_do_not(toml: Path) -> None:
-    environment = {"DOI_PROXY_PORT": "8002", "DOI_PROXY_WORKERS": "2", "DOI_PROXY_STORE_URL": "sqlite:///x"}
-    settings = load({"port": "8003", "workers": None}, environment, toml)
-    assert (settings.port, settings.workers) == (8003, 2)
+    environment = {"DOI_PROXY_PORT": "8002", "DOI_PROXY_UPSTREAM_BURST": "2"}
+    settings = load({"port": "8003", "upstream_burst": None}, environment, toml)
+    assert (settings.port, settings.upstream_burst) == (8003, 2)
 
 
 def test_other_variables_of_the_environment_are_ignored() -> None:
@@ -134,7 +133,6 @@ def test_other_variables_of_the_environment_are_ignored() -> None:
     ("name", "text", "value"),
     [
         ("port", "0", 0),
-        ("workers", "4", 4),
         ("upstream_private_servers", "true", True),
         ("upstream_private_servers", "1", True),
         ("cache_ttl_floor", "1.5", 1.5),
@@ -181,8 +179,7 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
         ("port", "abc"),
         ("port", "70000"),
         ("port", "-1"),
-        ("workers", "-1"),
-        ("workers", "1.5"),
+        ("port", "1.5"),
         ("resolve", "all"),
         ("log_level", "loud"),
         ("public_url", "library.example.edu"),
@@ -446,9 +443,3 @@ def test_a_setting_of_the_file_has_its_line(tmp_path: Path) -> None:
         "upstream_rate": f"{file}, line 6: upstream_rate",
         "store_url": f"{file}, line 8: store_url",
     }
-
-
-def test_no_number_of_workers_is_that_of_the_processors() -> None:
-    found = load({"workers": "0", "store_url": "sqlite:///x"}, {}).workers
-    assert found == min(4, len(os.sched_getaffinity(0)))
-    assert load({"workers": "0", "store_url": "memory:"}, {}).workers == 1

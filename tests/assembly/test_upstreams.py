@@ -23,7 +23,7 @@ async def test_the_queries_of_a_route_are_slow_together_and_those_of_a_default_u
         store_url="memory:", upstream_url=DEFAULT, upstream_routes=f"10.1={ROUTED},10.2={ROUTED},10.3={DEFAULT}"
     )
     cache = usual_cache("memory:", clock=time.time)
-    upstream = open_upstream(settings, None, cache, usual_ttl_policy(), time.time, observers=Observers())
+    upstream = open_upstream(settings, cache, usual_ttl_policy(), time.time, observers=Observers())
     seen: list[tuple[str, str]] = []
 
     async def fetch() -> Answer:

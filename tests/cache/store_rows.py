@@ -8,19 +8,16 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from redis.crc import key_slot
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Store
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.features.valkey.layout import Partition, find_layout
-from doi_proxy.features.valkey.store import ValkeyStore
-from doi_proxy.features.valkey.url import parse_store_url
+from doi_proxy.features.valkey.store import KEY_PREFIX, ValkeyStore
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER
 from tests.features.valkey.valkey_cluster import PRIMARIES
@@ -31,8 +28,6 @@ from tests.world.valkey import URL, Valkey
 #: A loaded test machine may take longer than a server on the same network; nothing here waits for it.
 _TIMEOUT: Final = 5.0
 _SLOTS: Final = 16_384
-#: The fields of a bucket that are times.
-_TIMES: Final = ("at", "blocked_until", "settles_until")
 
 
 class Row:
@@ -45,7 +40,7 @@ class Row:
         self.clock = clock
         self._opened = AsyncExitStack()
 
-    async def open(self) -> SharedStore:
+    async def open(self) -> Store:
         """The store of one more process."""
         store = self._create()
         self._opened.push_async_callback(store.close)
@@ -63,18 +58,7 @@ class Row:
         """Replace the bytes of entries."""
         raise NotImplementedError
 
-    def set_bucket(self, name: str, **fields: float | str) -> None:
-        """Replace the numbers of a bucket."""
-        raise NotImplementedError
-
-    def settle_bucket(self, name: str) -> None:
-        """Let a new bucket be full: its server has counted its tokens for long. Without a server, it is."""
-
-    def set_lease(self, key: str, seconds: float | None) -> None:
-        """Let a lease end after so many seconds from now, or never."""
-        raise NotImplementedError
-
-    def _create(self) -> SharedStore:
+    def _create(self) -> Store:
         raise NotImplementedError
 
 
@@ -83,9 +67,9 @@ class MemoryRow(Row):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        self._store = MemoryStore(10_000_000, clock=clock, timer=clock)
+        self._store = MemoryStore(10_000_000, clock=clock)
 
-    def _create(self) -> SharedStore:
+    def _create(self) -> Store:
         return self._store
 
 
@@ -97,29 +81,14 @@ class SqliteRow(Row):
         self.path = path
 
     def overwrite(self, data: Mapping[str, bytes]) -> None:
-        self._execute("", "UPDATE entries SET data = ? WHERE key = ?", [(value, key) for key, value in data.items()])
+        self._execute("UPDATE entries SET data = ? WHERE key = ?", [(value, key) for key, value in data.items()])
 
-    def set_bucket(self, name: str, **fields: float | str) -> None:
-        columns = ", ".join(f"{field} = ?" for field in fields)
-        self._execute(".coordination", f"UPDATE buckets SET {columns} WHERE name = ?", [(*fields.values(), name)])
-
-    def set_lease(self, key: str, seconds: float | None) -> None:
-        ends = "never" if seconds is None else self.clock() + seconds
-        self._execute(".coordination", "UPDATE leases SET ends = ? WHERE key = ?", [(ends, key)])
-
-    def _execute(self, tail: str, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        with closing(sqlite3.connect(f"{self.path}{tail}")) as connection, connection:
+    def _execute(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
             connection.executemany(statement, rows)
 
-    def _create(self) -> SharedStore:
-        store = SqliteStore(self.path, clock=self.clock, max_bytes=100_000_000, gather=NEVER)
-        store.timer = self.clock
-        return store
-
-
-def settle_bucket(client: Any, key: str) -> None:
-    """Let the server of a client have counted the tokens of a bucket for long."""
-    client.hset(key, mapping={"server": client.info("server")["run_id"]})
+    def _create(self) -> Store:
+        return SqliteStore(self.path, clock=self.clock, max_bytes=100_000_000, gather=NEVER)
 
 
 class ServerRow(Row):
@@ -131,48 +100,24 @@ class ServerRow(Row):
     def __init__(self, clock: Clock, url: str, clients: Sequence[Any]) -> None:
         super().__init__(clock)
         self._url, self._clients = url, clients
-        self._layout = find_layout(parse_store_url(url).kind)
         for client in clients:
             client.flushdb()
 
     def advance(self, seconds: float) -> None:
-        """The clock of a server cannot be set, so every time that it has moves back."""
+        """The clock of a server cannot be set, so the end of every key moves back."""
         super().advance(seconds)
         for client in self._clients:
             for key in list(client.scan_iter()):
-                if client.type(key) == b"hash":
-                    is_bucket = b"bucket:" in key
-                    for field, value in client.hgetall(key).items():
-                        if not is_bucket or field.decode() in _TIMES:
-                            client.hset(key, field, repr(float(value) - seconds))
                 if (left := client.pttl(key)) > 0:
                     client.pexpire(key, left - int(seconds * 1000))
 
     def overwrite(self, data: Mapping[str, bytes]) -> None:
         for key, value in data.items():
-            client, partition = self._find(key)
-            client.set(partition.entry(key), value)
+            name = f"{KEY_PREFIX}entry:{key}"
+            client = self._clients[key_slot(name.encode()) * len(self._clients) // _SLOTS]
+            client.set(name, value)
 
-    def set_bucket(self, name: str, **fields: float | str) -> None:
-        client, partition = self._find(name)
-        client.hset(partition.bucket(name), mapping={field: str(value) for field, value in fields.items()})
-
-    def settle_bucket(self, name: str) -> None:
-        client, partition = self._find(name)
-        settle_bucket(client, partition.bucket(name))
-
-    def set_lease(self, key: str, seconds: float | None) -> None:
-        client, partition = self._find(key)
-        if seconds is None:
-            client.persist(partition.lease(key))
-        else:
-            client.pexpire(partition.lease(key), int(seconds * 1000))
-
-    def _find(self, key: str) -> tuple[Any, Partition]:
-        partition = self._layout.find(key)
-        return self._clients[partition.slot * len(self._clients) // _SLOTS], partition
-
-    def _create(self) -> SharedStore:
+    def _create(self) -> Store:
         return ValkeyStore(self._url, clock=self.clock, timeout=_TIMEOUT)
 
 
@@ -181,19 +126,7 @@ class _ModelClient:
 
     def __init__(self, server: Valkey) -> None:
         self._call = server.keys.call
-        self.flushdb = partial(self._call, "FLUSHDB")
-        self.set, self.persist = partial(self._call, "SET"), partial(self._call, "PERSIST")
-        self.pexpire = partial(self._call, "PEXPIRE")
-
-        self._keys = server.keys
-
-    def hset(self, key: str, *, mapping: Mapping[str, str]) -> None:
-        """Replace the values of fields."""
-        self._call("HSET", key, *chain.from_iterable(mapping.items()))
-
-    def info(self, _: str) -> dict[str, str]:
-        """What identifies the server."""
-        return {"run_id": self._keys.run_id}
+        self.flushdb, self.set = partial(self._call, "FLUSHDB"), partial(self._call, "SET")
 
 
 class ModelRow(ServerRow):

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, Entry, bound_times
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.errors import StoreError
 from doi_proxy.features.bundles.bundle import BundleWriter, Refused, read_bundle
 from doi_proxy.features.bundles.lines import from_line
 from doi_proxy.features.sqlite.file import mark_damaged
@@ -131,48 +130,6 @@ async def test_the_time_of_use_is_written_once_an_hour(tmp_path: Path, clock: Cl
 
     await fill(path, clock, 1)
     assert [await last_used(age) for age in (0, 3_599, 3_600, 3_601)] == [0, 0, 3_600, 3_600]
-
-
-async def test_leases_and_idle_buckets_are_tidied_every_256_releases(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "store.sqlite3"
-
-    def left() -> tuple[list[str], list[str]]:
-        with closing(sqlite3.connect(f"{path}.coordination")) as connection:
-            read = (connection.execute(f"SELECT {column}") for column in ("key FROM leases", "name FROM buckets"))
-            leases, buckets = (sorted(name for (name,) in rows) for rows in read)
-            return leases, buckets
-
-    async with opened(path, clock) as store:
-        await store.take("yesterday", 1, 1)
-        clock.advance(1)
-        await store.take("today", 1, 1)
-        clock.advance(86_400)
-        await store.lease("ended", "a", 0)
-        await store.lease("held", "a", 1)
-        for _ in range(255):
-            await store.release("none", "a")
-        assert left() == (["ended", "held"], ["today", "yesterday"])
-        await store.release("none", "a")
-        assert left() == (["held"], ["today"])
-
-
-async def test_a_coordination_file_that_failed_is_left_alone_for_a_second(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "store.sqlite3"
-    async with opened(path, clock) as store:
-        with closing(sqlite3.connect(f"{path}.coordination", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreError, match="is locked") as failure:
-                await store.take("upstream", 1, 1)
-            assert failure.value.cause == "store-locked"
-            other.execute("ROLLBACK")
-        for seconds in (0.0, 0.99):
-            clock.now = NOW + seconds
-            with pytest.raises(StoreError, match="a moment ago"):
-                await store.take("upstream", 1, 1)
-        assert not (await store.stats()).healthy
-        clock.now = NOW + 1
-        assert await store.take("upstream", 1, 1) == 0.0
-        assert (await store.stats()).healthy
 
 
 # --- Valkey ----------------------------------------------------------------------------------------------------------

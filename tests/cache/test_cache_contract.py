@@ -6,28 +6,22 @@ a server goes on during a test, so a fact has a margin of TEST_TIME wherever a s
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
 
-from doi_proxy.cache.coordination import MAX_IDLE
 from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.purges import PURGE_MEMORY
-from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.store import CountingStore, Store
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, drop_gains, take_token
 from doi_proxy.store.stored_entry import pack
-from doi_proxy.upstream.budget import LocalBucket
 from tests.cache.entries import NOW, entry, known, missing, proven, verified
 from tests.cache.store_rows import Row
-from tests.clock import Clock
 from tests.table import table
 
 pytestmark = pytest.mark.anyio
@@ -35,10 +29,6 @@ pytestmark = pytest.mark.anyio
 KEY: Final = "10.1000/182"
 #: The longest that a test may take, in seconds of a server's clock.
 TEST_TIME: Final = 20.0
-#: Slow enough that the time a test takes changes no answer: a token takes 100 seconds.
-RATE, BURST = 0.01, 5.0
-#: Seconds of a lease, and by how much time goes on. Each lease ends more than TEST_TIME before or after a step.
-LEASE, STEP = 200.0, 90.0
 CEILING: Final = 86_400.0
 TWO_DAYS: Final = 172_800.0
 
@@ -52,7 +42,7 @@ every_store = pytest.mark.parametrize("row", ["memory", *OF_BYTES], indirect=Tru
 every_store_of_bytes = pytest.mark.parametrize("row", OF_BYTES, indirect=True)
 
 
-async def keys(store: SharedStore, prefix: str = "") -> list[str]:
+async def keys(store: Store, prefix: str = "") -> list[str]:
     return sorted([found.key async for found in store.scan(prefix)])
 
 
@@ -246,11 +236,9 @@ async def test_what_was_put_survives_a_close(row: Row) -> None:
     store = await row.open()
     await store.put(entry())
     await store.write_note("note", b"note")
-    assert await store.lease(KEY, "here", LEASE)
     await row.close()
     store = await row.open()
     assert (await store.get(KEY), await store.read_note("note")) == (entry(), b"note")
-    assert not await store.lease(KEY, "there", LEASE)
 
 
 # --- Purges and announcements ----------------------------------------------------------------------------------------
@@ -355,204 +343,15 @@ async def test_every_kept_announcement_is_heard_and_who_missed_more_hears_of_an_
 # --- Leases ----------------------------------------------------------------------------------------------------------
 
 
-@every_store
-async def test_leases_have_one_owner_until_they_end_or_are_released(row: Row) -> None:
-    """Two processes do at random what a model does: a lease is an owner and an end."""
-    stores, dice = {"here": await row.open(), "there": await row.open()}, random.Random(1)
-    held: dict[str, tuple[str, float]] = {}
-    for _ in range(300):
-        action = dice.choice(["lease", "lease", "release", "renew", "advance", "advance", "set back"])
-        owner, key, now = dice.choice(["here", "there"]), dice.choice(["10.1000/1", KEY]), row.clock()
-        known, ends = held.get(key, ("", now))
-        if action == "lease":
-            # A lease that ends later than two new ones would was taken before the clock was set back.
-            is_free = not now < ends <= now + 2 * LEASE
-            assert await stores[owner].lease(key, owner, LEASE) == is_free
-            held[key] = (owner, now + LEASE) if is_free else (known, ends)
-        elif action == "release":
-            await stores[owner].release(key, owner)
-            if known == owner:
-                del held[key]
-        elif action == "renew" and now < ends:
-            await stores[owner].renew(key, owner, LEASE)
-            held[key] = (known, now + LEASE if known == owner else ends)
-        elif action == "advance":
-            row.advance(STEP)
-        elif action == "set back" and all(now < end for _, end in held.values()):
-            # A lease that has ended is gone on a server, and begins again elsewhere.
-            row.advance(-STEP)
+# --- Queries that are counted ----------------------------------------------------------------------------------------
 
 
-@every_store
-async def test_a_lease_that_its_owner_renews_for_no_time_ends(row: Row) -> None:
+@pytest.mark.parametrize("row", ["model", *SERVERS], indirect=True)
+async def test_the_queries_of_all_instances_are_counted_by_name(row: Row) -> None:
     here, there = await row.open(), await row.open()
-    assert await here.lease(KEY, "here", LEASE)
-    await there.renew(KEY, "there", 0.0)
-    assert not await there.lease(KEY, "there", LEASE)
-    await here.renew(KEY, "here", 0.0)
-    # Valkey lets it end after a millisecond.
-    async with asyncio.timeout(TEST_TIME):
-        while not await there.lease(KEY, "there", LEASE):
-            row.advance(0.001)
-    await here.renew(KEY, "here", 0.0)
-    assert not await here.lease(KEY, "here", LEASE)
-
-
-@every_store
-async def test_the_entry_of_a_released_lease_is_visible_to_the_next_owner(row: Row) -> None:
-    here, there = await row.open(), await row.open()
-    assert await here.lease(KEY, "here", LEASE)
-    await here.put(entry())
-    await here.release(KEY, "here")
-    assert await there.lease(KEY, "there", LEASE)
-    assert await there.get(KEY) == entry()
-
-
-@every_store
-async def test_of_fifty_who_want_a_lease_one_gets_it_and_of_a_hundred_who_want_a_token_twenty(row: Row) -> None:
-    stores = [await row.open() for _ in range(5)]
-    leases = await asyncio.gather(*(stores[n % 5].lease(KEY, f"owner {n}", LEASE) for n in range(50)))
-    assert leases.count(True) == 1
-    row.settle_bucket("shared")
-    waits = await asyncio.gather(*(stores[n % 5].take("shared", 0.000_001, 20) for n in range(100)))
-    assert waits.count(0.0) == 20
-
-
-@every_store_of_bytes
-async def test_a_lease_without_an_end_or_with_a_late_one_is_nobodys(row: Row) -> None:
-    here, there = await row.open(), await row.open()
-    for seconds in (None, 1e9, TWO_DAYS):
-        assert await there.lease(KEY, "there", LEASE)
-        row.set_lease(KEY, seconds)
-        assert await here.lease(KEY, "here", LEASE)
-        assert not await there.lease(KEY, "there", LEASE)
-        await here.release(KEY, "here")
-
-
-# --- Token buckets ---------------------------------------------------------------------------------------------------
-
-#: What a caller does with a bucket: take (tokens to leave, and tokens to take if not one), take first (as a new process
-#: does), back off, or wait.
-Script = list[tuple[Any, ...]]
-TAKE: Final = ("take", 0.0)
-TAKE_ALL: Final = [TAKE] * 6
-FIRST: Final = ("first", 0.0)
-SCRIPTS: Final[dict[str, Script]] = {
-    "full, and gains its rate": [*TAKE_ALL, ("wait", 250), *TAKE_ALL, ("wait", MAX_IDLE - 100), *TAKE_ALL],
-    "leaves tokens": [("take", 3.0)] * 3 + TAKE_ALL,
-    "gives several or none": [("take", 0.0, 3), ("take", 0.0, 3), ("take", 1.0, 2), ("take", 0.0, 2)],
-    "leaves what it can": [("take", 100.0, 4), *TAKE_ALL],
-    "empty after a back-off": [TAKE, ("back off", 30), TAKE, ("wait", 30), *TAKE_ALL, ("wait", 230), *TAKE_ALL],
-    "never used before a back-off": [("back off", 30), TAKE, ("wait", 30), *TAKE_ALL],
-    "asked in a back-off": [("back off", 1_000), ("wait", 900), TAKE, ("wait", 100), *TAKE_ALL],
-    "the longer back-off": [("back off", 1_000), ("back off", 5), TAKE],
-    "the longest back-off": [("back off", 1e13), TAKE, ("wait", MAX_BACK_OFF), TAKE],
-    "a clock set back": [*TAKE_ALL, ("wait", -TWO_DAYS), TAKE, ("wait", 130), *TAKE_ALL],
-    "gains nothing before a first take": [*TAKE_ALL, ("wait", 250), FIRST, TAKE, ("wait", 130), *TAKE_ALL],
-    "has what it had at a first take": [TAKE, ("wait", 30), FIRST, ("wait", 30), FIRST, *TAKE_ALL],
-    "first takes around a back-off": [("back off", 30), FIRST, ("wait", 60), FIRST, ("wait", 230), *TAKE_ALL],
-    "a first take after a clock set back": [*TAKE_ALL, ("wait", -TWO_DAYS), FIRST, ("wait", 130), *TAKE_ALL],
-    "a back-off before a clock set back": [("back off", 1_000), ("wait", -TWO_DAYS), TAKE],
-}
-
-
-def write_script(dice: random.Random) -> Script:
-    # No sum of these is a whole number of tokens, which a slow test could cross.
-    steps = [TAKE, ("take", 2.0), ("wait", 30.0), ("wait", 130.0), ("wait", 230.0), ("back off", 5.0)]
-    return [*dice.choices(steps, [4, 2, 1, 1, 1, 1], k=60)]
-
-
-ALL_SCRIPTS: Final = [*SCRIPTS.values(), *(write_script(random.Random(seed)) for seed in range(5))]
-
-
-def about(seconds: float) -> Any:
-    return pytest.approx(seconds, abs=TEST_TIME)
-
-
-@dataclass(frozen=True)
-class SharedBucket:
-    """A bucket that several processes use, one at a time."""
-
-    name: str
-    stores: Sequence[SharedStore]
-    dice: random.Random
-
-    async def take(self, leaving: float, count: int = 1, *, is_first: bool = False) -> float:
-        return await self.dice.choice(self.stores).take(self.name, RATE, BURST, leaving, count, is_first=is_first)
-
-    async def back_off(self, seconds: float) -> None:
-        await self.dice.choice(self.stores).back_off(self.name, seconds)
-
-
-async def run_script(script: Script, bucket: SharedBucket | LocalBucket, advance: Callable[[float], None]) -> None:
-    """Do what the arithmetic of a bucket does, and compare the answers."""
-    model, now = None, NOW
-    for action, number, *more in script:
-        if action == "take":
-            model, expected = take_token(model, now, RATE, BURST, number, *more)
-            wait = await bucket.take(number, *more)
-            assert (wait == 0.0, wait) == (expected == 0.0, about(expected))
-        elif action == "first":
-            assert isinstance(bucket, SharedBucket)
-            model, expected = take_token(drop_gains(model, now), now, RATE, BURST, number)
-            wait = await bucket.take(number, is_first=True)
-            assert (wait == 0.0, wait) == (expected == 0.0, about(expected))
-        elif action == "back off":
-            model = back_off(model, now, number)
-            await bucket.back_off(number)
-        else:
-            now += number
-            advance(number)
-
-
-@every_store
-async def test_a_bucket_answers_as_the_arithmetic_does(row: Row) -> None:
-    stores, dice = [await row.open(), await row.open()], random.Random(1)
-    for number, script in enumerate(ALL_SCRIPTS):
-        row.settle_bucket(f"bucket {number}")
-        await run_script(script, SharedBucket(f"bucket {number}", stores, dice), row.advance)
-
-
-async def test_the_bucket_of_one_process_answers_as_the_arithmetic_does(clock: Clock) -> None:
-    for script in ALL_SCRIPTS:
-        # It gives one token at a time.
-        if all(len(step) == 2 and step != FIRST for step in script):
-            await run_script(script, LocalBucket(RATE, BURST, clock), clock.advance)
-
-
-@every_store
-async def test_a_bucket_without_a_rate_never_fills_again(row: Row) -> None:
-    store = await row.open()
-    for name in ("bucket", "other"):
-        row.settle_bucket(name)
-    assert await store.take("bucket", 0, 1) == 0.0
-    assert await store.take("bucket", 0, 1) == float("inf")
-    assert await store.take("other", 0, 1) == 0.0
-
-
-ODD: Final = [
-    Bucket(5.0, 0.0, 1e13),
-    Bucket(1e300, 0.0, 0.0),
-    Bucket(-1e300, 0.0, 0.0),
-    Bucket(0.0, 1e13, 0.0),
-    Bucket(0.0, -1e300, 0.0),
-    Bucket(float("inf"), float("-inf"), float("inf")),
-    Bucket(0.0, float("inf"), float("inf")),
-]
-
-
-@every_store_of_bytes
-async def test_a_bucket_of_odd_numbers_counts_as_the_arithmetic_says_and_one_of_texts_is_full(row: Row) -> None:
-    store = await row.open()
-    for number, odd in enumerate(ODD):
-        row.settle_bucket(f"bucket {number}")
-        await store.take(f"bucket {number}", RATE, BURST)
-        row.set_bucket(f"bucket {number}", tokens=odd.tokens, at=odd.at, blocked_until=odd.blocked_until)
-        expected = take_token(odd, row.clock(), RATE, BURST)[1]
-        assert await store.take(f"bucket {number}", RATE, BURST) == about(expected), odd
-        row.set_bucket(f"bucket {number}", tokens="text", at="text", blocked_until="text")
-        waits = [await store.take(f"bucket {number}", RATE, BURST) for _ in range(6)]
-        assert waits == [0.0] * 5 + [about(100)], odd
+    assert isinstance(here, CountingStore) and isinstance(there, CountingStore)
+    assert [await store.spend("queries") for store in (here, there, there, here)] == [1, 2, 3, 4]
+    assert await there.spend("other") == 1
 
 
 # --- Damage, and keys of other kinds ---------------------------------------------------------------------------------
@@ -577,7 +376,7 @@ def mutate(dice: random.Random, data: bytes, other: bytes) -> bytes:
     return dice.choice(ways)()
 
 
-async def read(store: SharedStore, key: str) -> Entry | None:
+async def read(store: Store, key: str) -> Entry | None:
     try:
         return await store.get(key)
     except StoreError:
@@ -640,20 +439,8 @@ async def test_a_key_that_is_not_unicode_is_an_error_and_not_an_outage(row: Row)
 
 
 @every_store_of_bytes
-async def test_what_another_process_has_stored_meanwhile_is_found_before_a_refusal(row: Row) -> None:
-    here, there = await row.open(), await row.open()
-    cache = TieredStore(MemoryStore(1_000_000, clock=row.clock), here, clock=row.clock, ceiling=CEILING)
-    assert await cache.get(KEY) is None
-    assert await cache.get_late(KEY) is False
-    await there.put(entry())
-    await there.flush()
-    assert await cache.get_late(KEY) is True
-    assert cache.peek(KEY) == entry()
-
-
-@every_store_of_bytes
 async def test_after_a_clock_two_days_ahead_no_record_is_fresh_for_longer_than_the_ceiling(row: Row) -> None:
-    def tier(store: SharedStore) -> TieredStore:
+    def tier(store: Store) -> TieredStore:
         return TieredStore(MemoryStore(1_000_000, clock=row.clock), store, clock=row.clock, ceiling=CEILING)
 
     store = await row.open()

@@ -41,9 +41,9 @@ async def test_an_outage_is_two_lines_with_its_duration(caplog: pytest.LogCaptur
 async def test_a_store_that_fails_now_and_then_is_one_outage(caplog: pytest.LogCaptureFixture) -> None:
     outage = Outage(Clock(), time.monotonic, QUIET)
     for _ in range(100):
-        outage.record_failure("lease", "database is locked.")
+        outage.record_failure("get", "database is locked.")
         await asyncio.sleep(1)
-        outage.record_success("lease")
+        outage.record_success("get")
         await asyncio.sleep(1)
     assert len(caplog.records) == 1
 

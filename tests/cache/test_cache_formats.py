@@ -26,7 +26,7 @@ from doi_proxy.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWr
 from doi_proxy.features.registry.wire import pack_block, unpack_block, write_block_line
 from doi_proxy.features.sqlite.file import prepare
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.features.valkey.layout import KEY_PREFIX
+from doi_proxy.features.valkey.store import KEY_PREFIX
 from doi_proxy.store.compression import decompress
 from doi_proxy.store.dictionary import read_dictionary_1
 from doi_proxy.store.file import choose_file, read_format

@@ -71,7 +71,7 @@ def test_an_entry_larger_than_the_tier_is_dropped_with_the_entry_it_replaces(clo
 
 
 def test_a_tier_of_zero_bytes_has_no_entries(clock: Clock) -> None:
-    memory = MemoryStore(0, clock=clock, timer=clock)
+    memory = MemoryStore(0, clock=clock)
     memory.keep(entry())
     assert memory.entries == 0
 
@@ -98,7 +98,7 @@ def test_peek_gives_stale_entries_too(clock: Clock) -> None:
 @pytest.mark.parametrize("length", [300, 1_200])
 def test_the_bytes_counted_are_the_bytes_used(length: int, clock: Clock) -> None:
     number = 1_000
-    memory = MemoryStore(1_000_000_000, clock=clock, timer=clock)
+    memory = MemoryStore(1_000_000_000, clock=clock)
     tracemalloc.start()
     for n in range(number):
         memory.keep(made(n, length))
@@ -119,33 +119,6 @@ def test_an_entry_knows_its_times() -> None:
     assert (record.is_fresh(NOW + 99.9), record.is_fresh(NOW + 100)) == (True, False)
     assert (record.is_usable(NOW + 1_099.9), record.is_usable(NOW + 1_100)) == (True, False)
     assert (record.fresh_until - NOW - 137, record.age(NOW + 137), record.age(NOW - 5)) == (-37, 137, 0)
-
-
-@pytest.mark.anyio
-async def test_one_process_remembers_10000_leases_and_forgets_the_oldest(clock: Clock) -> None:
-    memory = MemoryStore(1_000, clock=clock, timer=clock)
-    for name in range(10_000):
-        assert await memory.lease(str(name), "a", 20)
-    assert not await memory.lease("0", "b", 20)
-    assert await memory.lease("10000", "a", 20)
-    assert not await memory.lease("9999", "b", 20)
-    assert not await memory.lease("1", "b", 20)
-    assert await memory.lease("0", "b", 20)
-    # One that is taken again counts as new.
-    clock.advance(20)
-    assert await memory.lease("2", "b", 20)
-    assert await memory.lease("10001", "b", 20)
-    clock.advance(1)
-    assert not await memory.lease("2", "c", 20)
-
-
-@pytest.mark.anyio
-async def test_a_bucket_that_was_pushed_out_is_full_again(clock: Clock) -> None:
-    memory = MemoryStore(1_000, clock=clock, timer=clock)
-    for name in ("a", *map(str, range(10_000))):
-        await memory.take(name, 1, 1)
-    assert await memory.take("9999", 1, 1) == 1.0
-    assert await memory.take("a", 1, 1) == 0.0
 
 
 @pytest.mark.anyio

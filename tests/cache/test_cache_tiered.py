@@ -13,10 +13,9 @@ from redis import Redis
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import open_cache
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, Store
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
 from doi_proxy.features.sqlite import batch, writer
@@ -28,14 +27,14 @@ from tests.clock import Clock
 pytestmark = pytest.mark.anyio
 
 
-def tier(store: SharedStore | None, clock: Clock) -> TieredStore:
-    return TieredStore(MemoryStore(1_000_000, clock=clock, timer=clock), store, clock=clock, ceiling=86_400.0)
+def tier(store: Store | None, clock: Clock) -> TieredStore:
+    return TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
 
 
 @pytest.fixture
 def shared(clock: Clock) -> MemoryStore:
     """A store that several tiers share."""
-    return MemoryStore(10_000_000, clock=clock, timer=clock)
+    return MemoryStore(10_000_000, clock=clock)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
@@ -77,7 +76,7 @@ class CountingStore(SqliteStore):
 
 async def test_the_names_of_a_prefix_are_deleted_in_several_turns(tmp_path: Path, clock: Clock) -> None:
     store = CountingStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000_000)
-    cache = TieredStore(MemoryStore(0, clock=clock, timer=clock), store, clock=clock, ceiling=86_400.0)
+    cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)
     for number in range(3_000):
         await store.put(entry(f"10.1000/{number}"))
 
@@ -296,7 +295,7 @@ async def test_a_whole_prefix_leaves_a_file_that_holds_more_than_the_queue(
 ) -> None:
     monkeypatch.setattr(writer, "MAX_PENDING", 80)
     store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000_000)
-    cache = TieredStore(MemoryStore(0, clock=clock, timer=clock), store, clock=clock, ceiling=86_400.0)
+    cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)
     for n in range(100):
         await cache.put(entry(f"10.1000/{n}"))
         if n % 20 == 0:
@@ -360,30 +359,11 @@ async def test_without_a_store_memory_is_all_there_is(clock: Clock) -> None:
     await cache.forget_announced()
     await cache.flush()
     assert await cache.get("10.1000/182") == await cache.get("10.1000/182", newest=True) == entry()
-    assert await cache.lease("10.1000/182", "here", 20) is True
-    assert await cache.lease("10.1000/182", "there", 20) is False
-    await cache.release("10.1000/182", "here")
-    assert await cache.lease("10.1000/182", "there", 20) is True
-    assert await cache.take("upstream", 1, 1) == 0.0
-    await cache.back_off("upstream", 30)
-    assert await cache.take("upstream", 1, 1) == 31.0
+    assert await cache.spend("queries") is None
     stats = await cache.stats()
     assert (stats.memory_entries, stats.store, stats.healthy) == (1, None, True)
     assert await cache.delete("10.1000/182") is True
     assert await cache.delete("10.1000/182") is False
-
-
-async def test_leases_and_tokens_are_those_of_the_store(shared: MemoryStore, clock: Clock) -> None:
-    here, there = tier(shared, clock), tier(shared, clock)
-    assert await here.lease("10.1000/182", "here", 20) is True
-    assert await there.lease("10.1000/182", "there", 20) is False
-    await here.release("10.1000/182", "here")
-    assert await there.lease("10.1000/182", "there", 20) is True
-    assert await here.take("upstream", 1, 1) == 0.0
-    assert await there.take("upstream", 1, 1) == 1.0
-    await here.back_off("upstream", 30)
-    assert await there.take("upstream", 1, 1) == 31.0
-    assert (here.counters.lease_fallbacks, here.counters.budget_fallbacks) == (0, 0)
 
 
 async def fail(*_: object, **__: object) -> Any:
@@ -400,23 +380,10 @@ async def fail_to_scan(*_: object) -> AsyncIterator[Entry]:
 #: The operations of a store with records, but `scan`.
 OPERATIONS: Final = (
     *("get", "put", "delete", "announce", "read_note", "write_note", "stats", "flush", "close"),
-    *("changes", "lease", "renew", "release", "take", "back_off", "forget_registry", "count_registry"),
+    *("changes", "spend", "forget_registry", "count_registry"),
 )
 #: A store that fails at everything.
 BrokenStore: Any = type("BrokenStore", (), {**dict.fromkeys(OPERATIONS, fail), "scan": fail_to_scan})
-
-
-class UnsteadyStore(MemoryStore):
-    """A store whose tokens fail for as long as `fails` is set."""
-
-    fails = False
-
-    async def take(
-        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
-    ) -> float:
-        if self.fails:
-            raise StoreError
-        return await super().take(bucket, rate, burst, leaving, count, is_first=is_first)
 
 
 class RecordingObserver:
@@ -434,7 +401,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
 ) -> None:
     observer = RecordingObserver()
     cache = TieredStore(
-        MemoryStore(1_000_000, clock=clock, timer=clock),
+        MemoryStore(1_000_000, clock=clock),
         BrokenStore(),
         clock=clock,
         ceiling=86_400.0,
@@ -445,12 +412,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert await cache.get("10.1000/182") == entry()
     assert await cache.get("10.1000/1") is None
     assert await cache.get("10.1000/182", newest=True) == entry()
-    assert await cache.lease("10.1000/182", "here", 20) is True
-    await cache.release("10.1000/182", "here")
-    assert await cache.lease("10.1000/182", "there", 20) is True
-    assert await cache.take("upstream", 1, 1) == 1.0
-    await cache.back_off("upstream", 30)
-    assert await cache.take("upstream", 1, 1) == 31.0
+    assert await cache.spend("queries") is None
     assert [e async for e in cache.scan()] == []
     assert await cache.clear_prefix("10.1000") == 1
     assert await cache.delete("10.1000/182") is False
@@ -460,9 +422,8 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     await cache.forget_announced()
     assert (await cache.stats()).healthy is False
     await cache.close()
-    assert (cache.counters.lease_fallbacks, cache.counters.budget_fallbacks) == (2, 2)
     assert cache.counters.store_errors == len(observer.operations)
-    assert set(observer.operations) == {"scan", *OPERATIONS} - {"renew"}
+    assert set(observer.operations) == {"scan", *OPERATIONS}
     assert [record.message for record in caplog.records] == [
         "The store is down: put failed; this process continues with its memory. The store could not be read or written."
         " Do not restart doi-proxy before the store works: what is in memory alone would be lost."
@@ -561,66 +522,6 @@ async def test_expiring_does_not_replace_a_newer_record(shared: MemoryStore, clo
     await there.put(newer)
     await here.expire(entry())
     assert await there.get("10.1000/182", newest=True) == newer
-
-
-async def test_without_the_store_each_process_has_an_equal_part_of_the_tokens(clock: Clock) -> None:
-    caches = [tier(BrokenStore(), clock) for _ in range(4)]
-    # The tokens of the store may be spent, as before a restart.
-    assert [await cache.take("upstream", 8, 8, processes=4) for cache in caches] == [0.5] * 4
-    clock.advance(60.0)
-    waits = [await cache.take("upstream", 8, 8, processes=4) for cache in caches for _ in range(3)]
-    # Two tokens each of a burst of 8; the next one at a quarter of the rate.
-    assert waits == [0.0, 0.0, 0.5] * 4
-
-
-async def test_an_outage_after_a_token_of_the_store_begins_and_ends_without_tokens(clock: Clock) -> None:
-    store = UnsteadyStore(1_000, clock=clock, timer=clock)
-    cache = tier(store, clock)
-    for _ in range(2):
-        assert await cache.take("upstream", 8, 8, processes=4) == 0.0
-        store.fails = True
-        assert await cache.take("upstream", 8, 8, processes=4) == 0.5
-        clock.advance(60.0)
-        assert await cache.take("upstream", 8, 8, processes=4) == 0.0
-        store.fails = False
-        # Those that the store gained were for the one that this process spent by itself.
-        assert await cache.take("upstream", 8, 8, processes=4) == 0.125
-        clock.advance(60.0)
-
-
-async def test_tokens_of_a_process_that_ended_while_the_store_failed_are_not_given_again(clock: Clock) -> None:
-    store = UnsteadyStore(1_000, clock=clock, timer=clock)
-    first = tier(store, clock)
-    for _ in range(8):
-        assert await first.take("upstream", 8, 8) == 0.0
-    store.fails = True
-    assert await first.take("upstream", 8, 8) == 0.125
-    clock.advance(1.0)
-    for _ in range(8):
-        assert await first.take("upstream", 8, 8) == 0.0
-    store.fails = False
-    # The store has gained as many tokens as the first process spent by itself.
-    second = tier(store, clock)
-    assert await second.take("upstream", 8, 8) == 0.125
-    clock.advance(0.5)
-    assert [await second.take("upstream", 8, 8) for _ in range(5)] == [0.0] * 4 + [0.125]
-
-
-async def test_an_outage_in_which_no_token_was_spent_costs_none(clock: Clock) -> None:
-    store = UnsteadyStore(1_000, clock=clock, timer=clock)
-    cache = tier(store, clock)
-    store.fails = True
-    assert await cache.take("upstream", 8, 8, processes=4) == 0.5
-    store.fails = False
-    assert await cache.take("upstream", 8, 8, processes=4) == 0.0
-
-
-async def test_a_part_of_the_tokens_is_never_too_small_for_one_call(clock: Clock) -> None:
-    cache = tier(BrokenStore(), clock)
-    assert await cache.take("upstream", 8, 8, count=4, processes=8) == 4.0
-    clock.advance(60.0)
-    assert await cache.take("upstream", 8, 8, count=4, processes=8) == 0.0
-    assert await cache.take("upstream", 8, 8, leaving=4, count=1, processes=8) == 1.0
 
 
 async def test_a_note_that_cannot_be_read_is_not_replaced(clock: Clock) -> None:

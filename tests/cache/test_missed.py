@@ -131,17 +131,17 @@ async def test_more_keys_than_are_kept_are_all_of_memory(clock: Clock, store: Un
 
 
 def test_names_that_were_fetched_while_valkey_was_away_are_answered_by_the_other_machine() -> None:
-    with World(store_url="valkey://127.0.0.1", machines=2) as world:
+    with World(store_url="valkey://127.0.0.1", instances=2) as world:
         names = [f"10.5555/{number}" for number in range(20)]
         for name in names:
             world.upstream.put(name, url=f"https://example.org/{name}")
         world.get("/10.5555/0")
         world.valkey.hang()
         world.sleep(2)
-        assert [world.get(f"/{name}", world.client(worker=0)).status for name in names] == [302] * 20
+        assert [world.get(f"/{name}", world.client(instance=0)).status for name in names] == [302] * 20
         world.valkey.resume()
         world.sleep(25)
         world.upstream.fault(EVERY_NAME, "reset")
-        assert [world.get(f"/{name}", world.client(worker=1)).status for name in names] == [302] * 20
+        assert [world.get(f"/{name}", world.client(instance=1)).status for name in names] == [302] * 20
         world.restart()
-        assert [world.get(f"/{name}", world.client(worker=0)).status for name in names] == [302] * 20
+        assert [world.get(f"/{name}", world.client(instance=0)).status for name in names] == [302] * 20

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from typing import Any, Final
 
-from tests.cluster.processes import PATIENT, START_DEADLINE, Proxy, UpstreamProcess, is_connected, until
+from tests.cluster.processes import PATIENT, START_DEADLINE, Proxy, UpstreamProcess, until
 from tests.cluster.raw_http import Answered
 
 NAME: Final = "10.1234/held"
@@ -30,12 +28,6 @@ async def begin_query(holder: Proxy, upstream: UpstreamProcess) -> asyncio.Task[
     await until(has_arrived, START_DEADLINE, "the query of the holder arrives")
     await upstream.tell("fault", name=NAME, kind="delay", seconds=0)
     return request
-
-
-def kill_worker(proxy: Proxy, upstream: UpstreamProcess) -> None:
-    """Kill the one worker that has a connection to the upstream, as a crash would."""
-    (holder,) = (worker for worker in proxy.process.workers() if is_connected(worker, upstream.port))
-    os.kill(holder, signal.SIGKILL)
 
 
 async def ask_another(proxy: Proxy) -> tuple[Answered, float]:

@@ -10,17 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import count, repeat
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
 
-import psutil
-
 from doi_names.name import fold
-from tests.cluster.raw_http import Answered, ask, ask_open
+from tests.cluster.raw_http import Answered, ask
 from tests.constants import RECHECK, STORE_TIMEOUT, command, split
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -125,10 +123,6 @@ class Process:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"no end within {STOP_DEADLINE} s: {self.log}") from None
 
-    def workers(self) -> list[int]:
-        """The ids of the worker processes."""
-        return [child.pid for child in psutil.Process(self._process.pid).children()]
-
     def kill(self) -> None:
         """Kill the process and its children, as a power cut would."""
         if self.runs:
@@ -179,14 +173,13 @@ class Proxy:
         return self._port
 
     async def serves(self) -> None:
-        """Wait until all its workers answer, by its log: for a proxy that does not answer plain HTTP on its port."""
-        words = "all workers answer" if int(str(self._settings.get("workers", 1))) > 1 else "serving on"
+        """Wait until it answers, by its log: for a proxy that does not answer plain HTTP on its port."""
 
         async def is_logged() -> bool:
             assert self.process.runs, self.process.log
-            return words in self.process.log
+            return "serving on" in self.process.log
 
-        await until(is_logged, START_DEADLINE, f"{words!r} in the log")
+        await until(is_logged, START_DEADLINE, "'serving on' in the log")
 
     @property
     def url(self) -> str:
@@ -213,32 +206,6 @@ class Proxy:
     async def ask(self, target: str, **more: Any) -> Answered:
         """Send a request; see raw_http.ask."""
         return await ask(self.port, target, **more)
-
-    async def ask_each(
-        self, target: str, *, headers: dict[str, str] | None = None, clients: Iterable[str] = repeat("127.0.0.1")
-    ) -> list[Answered]:
-        """Send requests until every worker has answered one. Returns the last answer of each.
-
-        Which worker accepts a connection is chance, and on a busy machine one can accept many in a row. Each request
-        has the address of the next one of `clients`.
-        """
-        addresses = iter(clients)
-        answers: dict[int, Answered] = {}
-
-        async def all_have_answered() -> bool:
-            workers = self.process.workers() or [self.process.id]
-            answer, (worker,) = await ask_open(
-                self.port,
-                target,
-                lambda port: [worker for worker in workers if is_connected(worker, port)],
-                headers={"Connection": "keep-alive", **(headers or {})},
-                client=next(addresses),
-            )
-            answers[worker] = answer
-            return answers.keys() >= set(workers)
-
-        await until(all_have_answered, START_DEADLINE, f"every worker answers {target}")
-        return list(answers.values())
 
 
 @asynccontextmanager
@@ -323,12 +290,6 @@ class UpstreamProcess:
     async def put(self, name: str, url: str, ttl: int = 86400) -> None:
         """Register a name."""
         await self.tell("put", **record(name, url, ttl))
-
-
-def is_connected(process: int, port: int) -> bool:
-    """Whether a process has a connection of TCP whose other end has this port."""
-    # A socket that listens has an empty tuple as its other end.
-    return any(one.raddr[1:] == (port,) for one in psutil.Process(process).net_connections("tcp"))
 
 
 def record(name: str, url: str, ttl: int = 86400) -> dict[str, Any]:

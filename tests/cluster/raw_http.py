@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-
-Seen = TypeVar("Seen")
+from typing import Any, Final
 
 #: Seconds one request may take before it counts as failed.
 DEADLINE: Final = 20.0
@@ -35,15 +32,9 @@ class Answered:
         return json.loads(self.body)
 
 
-async def ask(port: int, target: str | bytes, **more: Any) -> Answered:
-    """Send a request; see `ask_open`."""
-    return (await ask_open(port, target, lambda _: None, **more))[0]
-
-
-async def ask_open(
+async def ask(
     port: int,
     target: str | bytes,
-    look: Callable[[int], Seen],
     *,
     method: str = "GET",
     headers: dict[str, str] | None = None,
@@ -52,10 +43,8 @@ async def ask_open(
     tls: ssl.SSLContext | None = None,
     deadline: float = DEADLINE,
     client: str = "127.0.0.1",
-) -> tuple[Answered, Seen]:
+) -> Answered:
     """Ask 127.0.0.1 on a connection of its own; `client` is its address, one of the loopback network.
-
-    Returns the answer, and what `look` finds at the port of the client while the server has not closed the connection.
 
     Raises OSError, EOFError or TimeoutError where nothing answers.
     """
@@ -73,8 +62,7 @@ async def ask_open(
             if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
                 raise ConnectionRefusedError(f"nothing listens on port {port}")
             writer.write(method.encode() + b" " + raw + b" HTTP/1.1\r\n" + head.encode() + b"\r\n" + body)
-            answer = await read_answer(reader, method)
-            return answer, look(writer.get_extra_info("sockname")[1])
+            return await read_answer(reader, method)
         finally:
             writer.close()
 

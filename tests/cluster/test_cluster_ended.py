@@ -40,7 +40,7 @@ async def test_after_sigterm_every_answer_is_in_the_store(
     start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
 ) -> None:
     upstream = start_upstream(NAMES)
-    proxy = start_proxy(upstream.url, store_file, workers=2)
+    proxy = start_proxy(upstream.url, store_file)
     await asyncio.gather(upstream.ready(), proxy.ready())
     await expect_all(proxy, NAMES)
     proxy.process.terminate()

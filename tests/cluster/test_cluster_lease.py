@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.lease_holder import NAME, SETTINGS, URL, ask_another, begin_query, kill_worker
+from tests.cluster.lease_holder import NAME, SETTINGS, URL, ask_another, begin_query
 from tests.cluster.processes import Proxy, UpstreamProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -27,19 +27,6 @@ async def test_another_proxy_queries_the_upstream_itself(
     await expect_answer(other, upstream)
     with pytest.raises((OSError, EOFError)):
         await lost
-
-
-async def test_another_worker_queries_the_upstream_itself(
-    start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
-) -> None:
-    upstream = start_upstream({NAME: URL})
-    proxy = start_proxy(upstream.url, store_file, workers=2, **SETTINGS)
-    await asyncio.gather(upstream.ready(), proxy.ready())
-    lost = await begin_query(proxy, upstream)
-    kill_worker(proxy, upstream)
-    with pytest.raises((OSError, EOFError)):
-        await lost
-    await expect_answer(proxy, upstream)
 
 
 async def expect_answer(other: Proxy, upstream: UpstreamProcess) -> None:

@@ -1,4 +1,4 @@
-"""The native listener of a service with two workers, on real sockets."""
+"""The native listener on real sockets."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def flood(port: int, packets: int) -> list[bytes]:
     return answers
 
 
-async def test_two_workers_share_the_port(
+async def test_the_port_answers_tcp_http_and_udp_and_is_not_taken(
     store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
 ) -> None:
     upstream, port = start_upstream({NAME: "https://www.example.org/target"}), free_port()
-    proxy = start_proxy(upstream.url, store_file, workers=2, native_listen=f"127.0.0.1:{port}")
+    proxy = start_proxy(upstream.url, store_file, native_listen=f"127.0.0.1:{port}")
     await asyncio.gather(upstream.ready(), proxy.ready())
     for _ in range(10):
         for data in (REQUEST, post(REQUEST)):

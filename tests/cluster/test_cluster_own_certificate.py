@@ -26,7 +26,7 @@ async def test_a_certificate_that_has_ended_is_one_line_until_it_is_renewed(
     for source, target in zip(ended, used, strict=True):
         shutil.copy(source, target)
     store = f"sqlite:///{tmp_path}/store.sqlite3"
-    proxy = start_proxy("http://127.0.0.1:1", store, workers=2, tls_cert=used[0], tls_key=used[1])
+    proxy = start_proxy("http://127.0.0.1:1", store, tls_cert=used[0], tls_key=used[1])
     await proxy.serves()
     trusting = ssl.create_default_context(cafile=authority.file)
 

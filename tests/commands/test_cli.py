@@ -152,12 +152,6 @@ WRONG: Final = [
     Wrong("contact with a password", "serve --port 0 --upstream-contact https://u:p@host.example", "others read it"),
     Wrong("country database that is not there", "serve --port 0 --country-database {tmp}/missing.mmdb", "missing.mmdb"),
     Wrong("contact that is not ASCII", "serve --port 0 --upstream-contact mailto:ü@example.org", "contact"),
-    Wrong(
-        "workers with such a database",
-        "serve --port 0 --workers 2 --store-url sqlite:///{tmp}/shared.sqlite3 --country-database {tmp}/missing.mmdb",
-        "missing.mmdb",
-    ),
-    Wrong("workers without a shared store", "serve --port 0 --workers 2 --store-url memory:", "share"),
 ]
 
 

@@ -72,8 +72,8 @@ def test_the_variables_give_the_same_settings_except_for_line_breaks_and_empty_t
 @pytest.mark.parametrize(
     ("form", "names"),
     [
-        ("env", ("DOI_PROXY_PORT=9", "DOI_PROXY_WORKERS=2", "DOI_PROXY_UPSTREAM_RATE=3", "DOI_PROXY_HOST=127.0.0.1")),
-        ("toml", ("port = 9", "workers = 2", "rate = 3.0", 'host = "127.0.0.1"')),
+        ("env", ("DOI_PROXY_PORT=9", "DOI_PROXY_INSTANCE=2", "DOI_PROXY_UPSTREAM_RATE=3", "DOI_PROXY_HOST=127.0.0.1")),
+        ("toml", ("port = 9", 'instance = "2"', "rate = 3.0", 'host = "127.0.0.1"')),
     ],
 )
 def test_each_setting_has_its_source_if_it_is_wanted(
@@ -81,10 +81,10 @@ def test_each_setting_has_its_source_if_it_is_wanted(
 ) -> None:
     file = tmp_path / "doi-proxy.toml"
     file.write_text("[upstream]\nrate = 3\n")
-    values = read_sources({"port": "9"}, {"DOI_PROXY_WORKERS": "2"}, file, Settings.model_fields)
+    values = read_sources({"port": "9"}, {"DOI_PROXY_INSTANCE": "2"}, file, Settings.model_fields)
     show_settings(build(values), values, form, sources=True)
     text = capsys.readouterr().out
-    sources = ("--port", "DOI_PROXY_WORKERS", f"{file}, line 2: upstream_rate", "default")
+    sources = ("--port", "DOI_PROXY_INSTANCE", f"{file}, line 2: upstream_rate", "default")
     for name, source in zip(names, sources, strict=True):
         assert f"# {source}\n{name}\n" in text
     show_settings(build(values), values, form, sources=False)

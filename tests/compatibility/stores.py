@@ -49,8 +49,7 @@ def write_stores(folder: Path) -> None:
         fill(world, now)
         keys = {_write(key): _write(text) for key, text in sorted(world.valkey.keys.save()[0].items()) if ENTRY in key}
     (folder / "valkey.json").write_text(json.dumps(keys, indent=1) + "\n", encoding="utf-8")
-    for name in (f"{path.name}.lock", f"{path.name}.coordination"):
-        (folder / name).unlink(missing_ok=True)
+    (folder / f"{path.name}.lock").unlink(missing_ok=True)
     (folder / "written.json").write_text(json.dumps({"at": round(now)}) + "\n", encoding="utf-8")
 
 

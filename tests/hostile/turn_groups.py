@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from doi_proxy.cache.entry import Entry
-from doi_proxy.features.metrics.history import LENGTH, STEP, Point
-from doi_proxy.features.status.keeping import NOTE, Kept
-from doi_proxy.sharing.events import MAX_EVENTS, Event
 from handle_protocol.answer import Answer, ResponseCode
 from tests.hostile import turn_units
 from tests.hostile.signed import proof_exchanges, signed_upstream
@@ -103,7 +98,6 @@ async def _prepared(group: str, folder: Path, upstream_url: str) -> AsyncIterato
     if group == "service":
         settings["store_url"] = store_url = f"sqlite:///{folder}/{group}.sqlite3"
         await _fill(store_url)
-        await _fill_history(store_url)
     if group == "own pages":
         settings |= _write_own_pages(folder)
     if group != "proofs":
@@ -136,20 +130,6 @@ async def _fill(store_url: str) -> None:
         if not number % 500:
             await cache.flush()
     await cache.flush()
-    await cache.close()
-
-
-async def _fill_history(store_url: str) -> None:
-    """Keep 24 hours of history and the most events, as the proxy keeps them itself."""
-    cache, now = usual_cache(store_url, clock=time.time), int(time.time())
-    names = ("requests", "answers", "hits", "stale", "unverified", "questions", "question_seconds", "delays", "down")
-    points = [
-        Point(now - now % STEP - number * STEP, {name: 1e6 + number**2 + len(name) for name in names})
-        for number in reversed(range(LENGTH))
-    ]
-    events = [Event("outage", now - 90 * number, now - 90 * number + 60, "127.0.0.1") for number in range(MAX_EVENTS)]
-    kept = msgspec.json.encode({"": Kept(points, events, now)})
-    await cache.change_note(NOTE, lambda _: kept)
     await cache.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, count_tokens, drop_gains, take_token
+from doi_proxy.rationing.token_bucket import MAX_BACK_OFF, Bucket, back_off, count_tokens, take_token
 from doi_proxy.upstream.retry_after import MAX_SECONDS
 
 NOW = 1_700_000_000.0
@@ -85,17 +85,6 @@ def test_a_back_off_goes_on_as_long_as_it_would_have_after_the_clock_was_set_bac
     bucket = back_off(None, NOW, 30)
     assert take_token(bucket, NOW - 172_800, 1, 5)[1] == 31.0
     assert take_token(back_off(bucket, NOW - 172_800, 5), NOW - 172_800, 1, 5)[1] == 31.0
-
-
-def test_a_bucket_without_its_gains_is_as_the_last_call_left_it() -> None:
-    bucket, wait = take_token(drop_gains(Bucket(0.5, NOW), NOW + 60), NOW + 60, 1, 5)
-    assert (bucket, wait) == (Bucket(0.5, NOW + 60, NOW + 60), 0.5)
-    assert take_token(bucket, NOW + 60.5, 1, 5)[1] == 0.0
-    assert drop_gains(None, NOW) is None
-    assert drop_gains(Bucket(1.0, NOW), NOW - 60) == Bucket(1.0, NOW)
-    blocked = back_off(None, NOW, 30)
-    assert take_token(drop_gains(blocked, NOW + 60), NOW + 60, 1, 5)[1] == 1.0
-    assert take_token(drop_gains(blocked, NOW + 10), NOW + 10, 1, 5)[1] == 21.0
 
 
 numbers = st.sampled_from([nan, inf, -inf, 1e13, -1e13, 0.0, NOW, NOW + 30, NOW - 30]) | st.floats()

@@ -63,7 +63,6 @@ async def process(
     *,
     verification: Verification = "when-asked",
     cache: TieredStore | None = None,
-    owner: str | None = None,
 ) -> AsyncIterator[Process]:
     cache = cache or usual_cache("memory:", clock=clock)
     failures = FailureMemory(ttl=60, most=60, max_bytes=1_000_000)
@@ -73,8 +72,7 @@ async def process(
         clock,
         options=ResolverOptions(
             usual_ttl_policy(negative=60),
-            usual_timeouts(upstream=60, poll=0.001),
-            owner=owner,
+            usual_timeouts(upstream=60),
             proofs=Proofs(verification),
         ),
         failures=failures,

@@ -45,7 +45,7 @@ async def test_of_several_upstreams_that_refuse_the_first_to_admit_a_query_count
     first, second = parts.upstream.guards.values()
     first.breaker.open(first._clock())
     assert parts.resolver.find_refusal(NAME) is None
-    await second.pause.begin(second._clock(), 5.0)
+    second.pause.begin(second._clock(), 5.0)
     refusal = parts.resolver.find_refusal(NAME)
     assert refusal is not None
     assert (refusal.by, refusal.reason) == ("pause", "upstream-paused")

@@ -7,22 +7,18 @@ import gc
 import json
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry
-from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import (
     CouldNotVerify,
     InvalidAnswer,
     PageAnswer,
-    StoreError,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -35,13 +31,10 @@ from doi_proxy.resolver.resolution import Origin, Resolution, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.source import Priority
-from handle_protocol.answer import Answer, ResponseCode
-from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_resolver, usual_timeouts, usual_ttl_policy
 from tests.upstream.guards import open_guard
-from tests.world.loop import WorldLoop
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +108,6 @@ async def running(
     patience: ResolverTimeouts = PATIENT,
     store: str = "memory:",
     transport: httpx.AsyncBaseTransport | None = None,
-    owner: str | None = None,
     failures: FailureMemory | None = None,
 ) -> AsyncIterator[Bench]:
     async with FakeUpstream() as upstream:
@@ -126,7 +118,7 @@ async def running(
             cache,
             source,
             clock,
-            options=ResolverOptions(policy, patience, owner),
+            options=ResolverOptions(policy, patience),
             failures=no_failures() if failures is None else failures,
             observer=seen,
         )
@@ -554,101 +546,6 @@ class TestStore:
             bench.clock.advance(61)
             assert (await bench.ask()).origin is Origin.RENEWED
             assert bench.cache.counters.store_errors > 0
-
-    async def test_a_store_that_fails_does_not_prevent_a_query_under_a_lease(self) -> None:
-        async with running(store="valkey://127.0.0.1:9/0", owner="one") as bench:
-            await bench.cached()
-            assert bench.queries() == 1
-
-
-class TestSharedStore:
-    """Two processes with one store, as two resolvers in this one."""
-
-    async def test_a_lease_that_another_process_takes_again_and_again_is_waited_for_once(self) -> None:
-        async with running(owner="two", patience=usual_timeouts(lease=5, query=5, poll=0.1)) as bench:
-            bench.upstream.put(NAME.text, url=OLD)
-            assert await bench.cache.lease(NAME.key, "one", 5)
-            waiting = asyncio.create_task(bench.ask())
-            await asyncio.sleep(4)
-            await bench.cache.release(NAME.key, "one")
-            assert await bench.cache.lease(NAME.key, "one", 5)
-            await asyncio.sleep(0.5)
-            assert (waiting.done(), bench.queries()) == (False, 0)
-            # The second lease lasts for longer. A second question at the same time would only load the upstream.
-            with pytest.raises(CouldNotVerify, match="Another process"):
-                await waiting
-            assert bench.queries() == 0
-
-    async def test_a_failed_query_is_answered_with_what_another_process_has_stored_since(self, tmp_path: Path) -> None:
-        store = f"sqlite:///{tmp_path}/store.sqlite"
-        async with running(store=store, owner="one") as bench, running(store=store, owner="two") as other:
-            bench.upstream.hold(NAME.text)
-            waiting = asyncio.create_task(bench.ask())
-            await bench.upstream.arrived(NAME.text)
-            # Its lease has ended: the other process was not able to see it.
-            await other.cache.release(NAME.key, "one")
-            await other.cached()
-            await other.cache.flush()
-            bench.upstream.drop_connections()
-            assert target(await waiting) == OLD
-
-    async def test_an_expired_not_found_that_the_first_read_missed_is_not_the_answer_of_another_process(self) -> None:
-        class Server(MemoryStore):
-            reads = 0
-
-            async def get(self, key: str) -> Entry | None:
-                self.reads += 1
-                if self.reads == 1:
-                    raise StoreError("The store is slow.")
-                return await super().get(key)
-
-        prefix = HandleName("10.5555")
-        async with running(owner="two", patience=usual_timeouts(lease=30, query=8, poll=0.05)) as bench:
-            bench.upstream.put(prefix.text, url=OLD)
-            bench.cache.store = store = Server(10_000, clock=bench.clock)
-            await store.put(USUAL.entry(prefix.key, Answer(ResponseCode.HANDLE_NOT_FOUND), bench.clock() - 3_600))
-            assert await store.lease(prefix.key, "one", 30)
-            waiting = asyncio.create_task(bench.ask(prefix))
-            await asyncio.sleep(1)
-            await store.release(prefix.key, "one")
-            assert target(await waiting) == OLD
-
-    async def test_a_process_that_stood_still_answers_with_what_another_one_has_stored_meanwhile(self) -> None:
-        class Server(MemoryStore):
-            async def get(self, key: str) -> Entry | None:
-                await asyncio.sleep(0.01)
-                return await super().get(key)
-
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, WorldLoop)
-        async with running(owner="two", patience=usual_timeouts(lease=30, query=8, poll=0.05)) as bench:
-            bench.cache.store = store = Server(10_000, clock=bench.clock)
-            assert await store.lease(NAME.key, "one", 30)
-            waiting = asyncio.create_task(bench.ask(NAME, Conditions(due=loop.time() + 8)))
-            await asyncio.sleep(1)
-            await store.put(entry(NAME.key, OLD, fetched_at=bench.clock()))
-            loop.stand_still(13.6)
-            assert target(await waiting) == OLD
-            assert bench.queries() == 0
-
-    async def test_the_renewal_of_a_lease_ends_with_its_query(self) -> None:
-        """In Python 3.11, asyncio.wait_for may end without the cancellation that came while it waited."""
-
-        class Losing(MemoryStore):
-            async def renew(self, key: str, owner: str, seconds: float) -> None:
-                with suppress(asyncio.CancelledError):
-                    await asyncio.sleep(3)
-
-        async with running(owner="one", patience=usual_timeouts(lease=6)) as bench:
-            bench.cache.memory = Losing(10_000, clock=bench.clock)
-            bench.upstream.put(NAME.text, url=OLD)
-            bench.upstream.hold(NAME.text)
-            asked = asyncio.create_task(bench.ask())
-            await asyncio.sleep(3)
-            bench.upstream.release(NAME.text)
-            await asked
-            await several_turns()
-            assert not [task for task in asyncio.all_tasks() if "renew_lease" in repr(task)]
 
 
 async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_name() -> None:

@@ -97,7 +97,7 @@ class Served(Proxy):
 
     async def drain(self) -> None:
         """End the service: the ports close, and what runs may finish."""
-        await self.workers.pop().drain()
+        await self.instances.pop().drain()
 
     async def closed(self, reason: Reason, number: int = 1) -> None:
         """Wait until `number` connections were closed for a reason."""

@@ -1,4 +1,4 @@
-"""Connections are counted, limited and timed from `accept`, before TLS, by one and several workers. Uses processes."""
+"""Connections are counted, limited and timed from `accept`, before TLS. Uses processes."""
 
 from __future__ import annotations
 
@@ -67,19 +67,18 @@ class TlsProxy:
             return bool(connection.session_reused)
 
     def descriptors(self) -> int:
-        """The largest number of open descriptors of one of its processes."""
-        first = psutil.Process(self.process.id)
-        return max(int(process.num_fds()) for process in (first, *first.children()))
+        """The number of its open descriptors."""
+        return int(psutil.Process(self.process.id).num_fds())
 
 
 @pytest.fixture
 def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str, tmp_path: Path) -> Any:
     """Start a proxy that serves HTTPS and has answered NAME."""
 
-    def started(workers: int = 1, **settings: object) -> TlsProxy:
+    def started(**settings: object) -> TlsProxy:
         upstream = start_upstream({NAME: "https://www.example.org/first"})
         chain, key = self_signed(tmp_path)
-        proxy = start_proxy(upstream.url, store_file, workers=workers, tls_cert=chain, tls_key=key, **settings)
+        proxy = start_proxy(upstream.url, store_file, tls_cert=chain, tls_key=key, **settings)
         asyncio.run(upstream.ready())
         asyncio.run(proxy.serves())
         served = TlsProxy(proxy, chain)
@@ -89,12 +88,9 @@ def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: st
     return started
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("sent", [b"", PART_OF_HELLO], ids=["silent", "partial"])
-def test_unfinished_handshakes_take_the_places_of_max_connections_and_no_more(
-    workers: int, sent: bytes, start: Any
-) -> None:
-    proxy = start(workers, **{"max_connections": CAP, PER_CLIENT: CAP // 2})
+def test_unfinished_handshakes_take_the_places_of_max_connections_and_no_more(sent: bytes, start: Any) -> None:
+    proxy = start(**{"max_connections": CAP, PER_CLIENT: CAP // 2})
     before = proxy.descriptors()
     with ExitStack() as stack:
         unfinished = [
@@ -107,14 +103,13 @@ def test_unfinished_handshakes_take_the_places_of_max_connections_and_no_more(
         assert proxy.descriptors() <= before + CAP + OTHERS
 
         async def are_ended() -> bool:
-            return sum(map(is_ended, unfinished)) >= UNFINISHED - workers * CAP
+            return sum(map(is_ended, unfinished)) >= UNFINISHED - CAP
 
         asyncio.run(until(are_ended, START_DEADLINE, "connections beyond the limit are ended"))
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_every_worker_resumes_a_session_of_any(workers: int, start: Any) -> None:
-    proxy = start(workers)
+def test_a_session_is_resumed(start: Any) -> None:
+    proxy = start()
     session = proxy.session()
     assert [proxy.resumes(session) for _ in range(12)] == [True] * 12
 

@@ -224,8 +224,9 @@ async def test_what_is_not_a_request_is_refused_and_ends_the_connection(row: Row
 @rows(*STREAMS)
 async def test_a_request_that_is_too_large_is_refused_before_it_has_arrived(row: Row) -> None:
     async with service() as server:
+        began = now()
         assert row.read(await server.exchange(row.large, to=row.port)) == row.too_large
-        assert now() < 1
+        assert now() - began < 1
 
 
 @pytest.mark.parametrize("packet", [UDP.malformed, UDP.large], ids=["malformed", "large"])
@@ -272,7 +273,7 @@ async def test_the_head_of_a_request_has_a_deadline(row: Row) -> None:
     async with service() as server:
         began = now()
         assert row.read(await server.exchange(row.begun, to=row.port)) == row.late
-        assert HEAD_TIMEOUT < now() - began < HEAD_TIMEOUT + SWEEPS
+        assert HEAD_TIMEOUT < now() - began <= HEAD_TIMEOUT + SWEEPS
         await ends(server, Reason.HEAD_TIMEOUT)
 
 
@@ -296,7 +297,7 @@ async def test_an_idle_connection_is_closed_without_an_answer(row: Row) -> None:
     async with service() as server:
         began = now()
         assert row.read(await server.exchange(row.write(NAME), to=row.port)) == [row.found]
-        assert IDLE_TIMEOUT < now() - began < IDLE_TIMEOUT + SWEEPS
+        assert IDLE_TIMEOUT < now() - began <= IDLE_TIMEOUT + SWEEPS
         await ends(server, Reason.IDLE)
 
 
@@ -321,7 +322,7 @@ async def test_a_body_without_progress_has_a_deadline(row: Row) -> None:
     async with service() as server:
         began = now()
         assert statuses(await server.exchange(_begin_body(row) + b"a", to=row.port)) == [408]
-        assert BODY_TIMEOUT < now() - began < BODY_TIMEOUT + SWEEPS
+        assert BODY_TIMEOUT < now() - began <= BODY_TIMEOUT + SWEEPS
         await ends(server, Reason.BODY_TIMEOUT)
 
 
@@ -353,7 +354,7 @@ async def test_a_client_that_does_not_read_is_disconnected_and_holds_nothing(row
         reader, writer = await row.begin(server, row.write(target))
         began = now()
         await server.closed(Reason.WRITE_TIMEOUT)
-        assert WRITE_TIMEOUT < now() - began < WRITE_TIMEOUT + 2 * SWEEPS
+        assert WRITE_TIMEOUT < now() - began <= WRITE_TIMEOUT + 2 * SWEEPS
         await ends(server, Reason.WRITE_TIMEOUT)
         assert len(await reader.read()) < LARGE
         writer.close()

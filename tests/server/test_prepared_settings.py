@@ -28,7 +28,7 @@ HANDLE_SERVER: Final = "hdl://127.0.0.1:9"
 PLAIN: Final[dict[str, Any]] = {
     "host": "127.0.0.2",
     "port": 8001,
-    "workers": 2,
+    "instance": "2",
     "trusted_proxies": "127.0.0.1,192.0.2.1",
     "proxy_protocol": True,
     "mode": "sealed",
@@ -48,7 +48,7 @@ PLAIN: Final[dict[str, Any]] = {
     "upstream_rate": 9.0,
     "upstream_burst": 49.0,
     "upstream_max_concurrency": 15,
-    "upstream_machines": 2,
+    "instances": 2,
     "upstream_breaker_failures": 9,
     "upstream_breaker_cooldown": 14.0,
     "cache_ttl_floor": 1.0,
@@ -68,7 +68,7 @@ PLAIN: Final[dict[str, Any]] = {
     "native_listen_udp": True,
     "status_networks": "192.0.2.0/24",
     "admin_token": TOKEN,
-    "admin_listen": "127.0.0.1:8002",
+    "management_listen": ("127.0.0.1:8002",),
 }  # fmt: skip
 #: The settings that name a file or a folder.
 FILES: Final = {
@@ -117,8 +117,7 @@ def test_each_setting_is_tried() -> None:
 async def test_a_hot_redirect_is_prepared_whatever_a_setting_is(name: str, tmp_path: Path) -> None:
     value = PLAIN[name] if name in PLAIN else write_value(name, tmp_path)
     assert value != Settings.model_fields[name].default
-    more = {"store_url": f"sqlite:///{tmp_path}/shared"} if name == "workers" else WITH.get(name, {})
-    server = Server(Clock(), ServerProtocol, **{**more, name: value})
+    server = Server(Clock(), ServerProtocol, **{**WITH.get(name, {}), name: value})
     uses = lane_uses(server.application)
     for _ in range(3):
         assert TARGET in (await server.answers(get("/10.1000/182")))[0]

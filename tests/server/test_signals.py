@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import ssl
@@ -30,7 +29,6 @@ URL: Final = "https://www.example.org/drained"
 PATIENCE: Final = 30.0
 #: The number of answers before a signal.
 SOME: Final = 50
-BOTH: Final = pytest.mark.parametrize("workers", [1, 2])
 
 
 def write_settings(path: Path, **server: object) -> Path:
@@ -51,13 +49,13 @@ async def logged(proxy: Proxy, words: str) -> None:
 
 @pytest.fixture
 def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str) -> Any:
-    """Start a proxy with a record of NAME, and wait until all its workers answer."""
+    """Start a proxy with a record of NAME, and wait until it answers."""
 
-    async def started(workers: int, **settings: object) -> Proxy:
+    async def started(**settings: object) -> Proxy:
         upstream = start_upstream({NAME: URL})
-        proxy = start_proxy(upstream.url, store_file, workers=workers, **settings)
+        proxy = start_proxy(upstream.url, store_file, **settings)
         await upstream.ready()
-        await logged(proxy, "all workers answer" if workers > 1 else "startup complete")
+        await logged(proxy, "startup complete")
         if "tls_cert" not in settings:
             await proxy.ready()
         return proxy
@@ -109,9 +107,8 @@ class Load:
         await until(answered, PATIENCE, f"answers; lost: {self.lost}")
 
 
-@BOTH
-async def test_open_connections_lose_no_request(workers: int, start: Any) -> None:
-    proxy = await start(workers)
+async def test_open_connections_lose_no_request(start: Any) -> None:
+    proxy = await start()
     load = Load(proxy.port)
     async with asyncio.TaskGroup() as callers:
         for _ in range(4):
@@ -122,11 +119,8 @@ async def test_open_connections_lose_no_request(workers: int, start: Any) -> Non
     assert await asyncio.to_thread(proxy.process.ended) == 0
 
 
-@BOTH
-async def test_an_open_connection_sees_the_end_at_readyz_and_a_second_signal_ends_at_once(
-    workers: int, start: Any
-) -> None:
-    proxy = await start(workers, **{LINGER: 3600})
+async def test_an_open_connection_sees_the_end_at_readyz_and_a_second_signal_ends_at_once(start: Any) -> None:
+    proxy = await start(**{LINGER: 3600})
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
 
     async def request(target: str) -> Any:
@@ -149,7 +143,7 @@ async def test_an_open_connection_sees_the_end_at_readyz_and_a_second_signal_end
 
 
 async def test_an_endless_body_does_not_delay_the_shutdown(start: Any) -> None:
-    proxy = await start(1, **{GRACE: 0.5})
+    proxy = await start(**{GRACE: 0.5})
     _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     with closing(writer):
         head = f"POST /api/handles/{NAME} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1"
@@ -161,13 +155,9 @@ async def test_an_endless_body_does_not_delay_the_shutdown(start: Any) -> None:
 # --- The reload ----------------------------------------------------------------------------------------------------
 
 
-@BOTH
-async def test_a_reload_keeps_the_processes_and_a_broken_file_the_settings(
-    workers: int, start: Any, tmp_path: Path
-) -> None:
+async def test_a_reload_keeps_the_process_and_a_broken_file_the_settings(start: Any, tmp_path: Path) -> None:
     path = write_settings(tmp_path / "proxy.toml", log_level="info")
-    proxy = await start(workers, config=path)
-    before = proxy.process.workers()
+    proxy = await start(config=path)
     write_settings(path, log_level="loud")
     proxy.process.send(signal.SIGHUP)
     await logged(proxy, f"the previous settings stay in force: {path}, line 2: log_level: use one of these: 'debug'")
@@ -176,40 +166,37 @@ async def test_a_reload_keeps_the_processes_and_a_broken_file_the_settings(
     proxy.process.send(signal.SIGHUP)
     await logged(proxy, "these settings changed and need a restart: mode")
     assert (await proxy.ask(f"/{NAME}")).location == URL, "the former mode is in force"
-    assert proxy.process.workers() == before
     await asyncio.to_thread(proxy.process.terminate)
-    assert "Shutting down" not in proxy.process.log, "a line of severity info, by each process that serves"
+    assert "Shutting down" not in proxy.process.log, "a line of severity info"
 
 
-@BOTH
-async def test_a_reload_denies_a_network_in_every_process(workers: int, start: Any, tmp_path: Path) -> None:
+async def test_a_reload_denies_a_network(start: Any, tmp_path: Path) -> None:
     path, denied = tmp_path / "proxy.toml", tmp_path / "deny.txt"
     path.write_text("")
     denied.write_text("127.0.0.0/8\n")
-    proxy = await start(workers, config=path)
+    proxy = await start(config=path)
     path.write_text(f'[client]\ndeny_file = "{denied}"\n')
     proxy.process.send(signal.SIGHUP)
 
     async def is_denied() -> bool:
-        return {answer.status for answer in await proxy.ask_each(f"/{NAME}")} == {403}
+        return bool((await proxy.ask(f"/{NAME}")).status == 403)
 
-    await until(is_denied, PATIENCE, "every process denies this network")
+    await until(is_denied, PATIENCE, "this network is denied")
     path.write_text("")
     proxy.process.send(signal.SIGHUP)
 
     async def is_admitted() -> bool:
-        return {answer.status for answer in await proxy.ask_each(f"/{NAME}")} == {302}
+        return bool((await proxy.ask(f"/{NAME}")).status == 302)
 
-    await until(is_admitted, PATIENCE, "no process denies it")
+    await until(is_admitted, PATIENCE, "it is not denied")
     assert "need a restart" not in proxy.process.log
 
 
-@BOTH
-async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp_path: Path) -> None:
+async def test_a_reload_serves_the_new_certificate(start: Any, tmp_path: Path) -> None:
     (tmp_path / "next").mkdir()
     (chain, key), (next_chain, next_key) = self_signed(tmp_path), self_signed(tmp_path / "next")
     first, second = chain.read_text("utf-8"), next_chain.read_text("utf-8")
-    proxy = await start(workers, tls_cert=chain, tls_key=key)
+    proxy = await start(tls_cert=chain, tls_key=key)
 
     async def serves(expected: str) -> bool:
         shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", proxy.port), timeout=PATIENCE)
@@ -222,33 +209,22 @@ async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp
 
     async def reloaded() -> bool:
         log: str = proxy.process.log
-        return log.count(f"new connections get the certificate in {chain}") == workers
+        return f"new connections get the certificate in {chain}" in log
 
-    await until(reloaded, PATIENCE, "every worker has the second certificate")
+    await until(reloaded, PATIENCE, "the second certificate is in use")
     assert await serves(second)
     key.write_text("not a key", "utf-8")
     proxy.process.send(signal.SIGHUP)
     await logged(proxy, "the previous settings stay in force: --tls-cert")
     assert await serves(second)
-    if workers > 1:
-        before = set(proxy.process.workers())
-        for worker in before:
-            os.kill(worker, signal.SIGKILL)
-
-        async def replaced() -> bool:
-            now = set(proxy.process.workers())
-            return len(now) == workers and not now & before
-
-        await until(replaced, START_DEADLINE, "other workers, with the certificate of the reload")
-        assert await serves(second)
 
 
 # --- Notifications to systemd --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("workers", "abstract"), [(1, False), (2, True)])
+@pytest.mark.parametrize("abstract", [False, True])
 async def test_systemd_is_notified_of_start_reload_and_end(
-    workers: int, abstract: bool, monkeypatch: pytest.MonkeyPatch, start: Any, tmp_path: Path
+    abstract: bool, monkeypatch: pytest.MonkeyPatch, start: Any, tmp_path: Path
 ) -> None:
     address = f"@doi-proxy-test-{tmp_path}"[:100] if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -260,8 +236,8 @@ async def test_systemd_is_notified_of_start_reload_and_end(
             return dict(line.split("=", 1) for line in datagram.split("\n"))
 
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-        proxy = await start(workers)
-        ready = {"READY": "1", "STATUS": f"serving on {proxy.url}" + (f", {workers} workers" if workers > 1 else "")}
+        proxy = await start()
+        ready = {"READY": "1", "STATUS": f"serving on {proxy.url}"}
         assert await next_state() == ready
         proxy.process.send(signal.SIGHUP)
         reloading = await next_state()

@@ -39,13 +39,12 @@ except ConfigurationError as error:
 
 @pytest.mark.process
 @pytest.mark.anyio
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.nightly), 2])
-async def test_a_restart_refuses_no_connection(workers: int, tmp_path: Path) -> None:
+async def test_a_restart_refuses_no_connection(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
         port, descriptor = listening.getsockname()[1], listening.fileno()
         settings = {"MODE": "sealed", "STORE_URL": f"sqlite:///{tmp_path}/store.sqlite3", "HOST": "::1", "PORT": "1"}
         variables = {f"DOI_PROXY_{name}": value for name, value in settings.items()}
-        serve = [sys.executable, "-m", "doi_proxy", "serve", "--workers", str(workers)]
+        serve = [sys.executable, "-m", "doi_proxy", "serve"]
         command = [sys.executable, "-c", SYSTEMD, str(descriptor), *serve]
 
         def start() -> Process:

@@ -140,7 +140,7 @@ class Server:
         self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
         self.cache = cache = open_cache(chosen, clock)
         self.memory = cache.memory
-        timeouts = replace(read_resolver_timeouts(chosen), upstream=60.0)
+        timeouts = replace(read_resolver_timeouts(), upstream=60.0)
         access_log = None if privacy is None else log
         parts = SuppliedParts(cache, self._without_connections, access_log=access_log, timeouts=timeouts)
         self.lifecycle = Lifecycle(chosen)

@@ -8,10 +8,10 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS
 from doi_proxy.server.prepared_answers import MAX_ANSWER_BYTES
 from tests.simulation.history import ALL, Setup
-from tests.world.service import Worker
+from tests.world.service import Instance
 from tests.world.valkey_data import Stream
 from tests.world.world import World
 
@@ -31,9 +31,9 @@ _MORE_TASKS: Final = 8
 _MEMORY: Final = re.compile(r"^doi_proxy_memory_bytes (\S+)$", re.MULTILINE)
 
 
-def count_prepared(worker: Worker) -> int:
-    """The bytes of the prepared answers of a worker."""
-    prepared: Any = worker.application.prepared
+def count_prepared(instance: Instance) -> int:
+    """The bytes of the prepared answers of an instance."""
+    prepared: Any = instance.application.prepared
     maps = [answers for shelf in (prepared._usual, prepared._rare) for answers in (shelf.targets, shelf.requests)]
     found = [answer for answers in maps for age in (answers._young, answers._old) for answer in age.values()]
     replies = chain.from_iterable(answer if isinstance(answer, tuple) else (answer,) for answer in found)
@@ -45,7 +45,7 @@ class Bounds:
 
     def __init__(self, world: World, setup: Setup, report: Callable[[str, str], None]) -> None:
         self._world, self._setup, self._report = world, setup, report
-        self._tasks_at_start = max(map(self._count_tasks, world.workers))
+        self._tasks_at_start = max(map(self._count_tasks, world.instances))
 
     @staticmethod
     def settings(setup: Setup) -> dict[str, Any]:
@@ -66,23 +66,23 @@ class Bounds:
             self._require("keys of Valkey", len(values), _KEYS_OF_A_NAME * len(ALL) + _OTHER_KEYS)
             longest = max((len(value.entries) for value in values if isinstance(value, Stream)), default=0)
             self._require("announcements", longest, 2 * MAX_ANNOUNCEMENTS)
-        for worker in self._world.workers:
-            self._require("connections", worker.connections, CONNECTIONS)
+        for instance in self._world.instances:
+            self._require("connections", instance.connections, CONNECTIONS)
             # A map of them has one more than its weight.
-            self._require("bytes of prepared answers", count_prepared(worker), PREPARED_BYTES + 4 * MAX_ANSWER_BYTES)
+            self._require("bytes of prepared answers", count_prepared(instance), PREPARED_BYTES + 4 * MAX_ANSWER_BYTES)
 
     def check_end(self) -> None:
         """Judge a service that has had nothing to do for a while."""
-        for number, worker in enumerate(self._world.workers):
-            self._require("tasks", self._count_tasks(worker), self._tasks_at_start + _MORE_TASKS)
+        for number, instance in enumerate(self._world.instances):
+            self._require("tasks", self._count_tasks(instance), self._tasks_at_start + _MORE_TASKS)
             client = self._world.client("127.0.0.1", number)
             with suppress(ConnectionError):
                 shown = _MEMORY.search(self._world.get("/metrics", client).body.decode())
                 if shown and self._setup.store == "file":
                     self._require("bytes of memory", int(float(shown[1])), MEMORY_BYTES)
 
-    def _count_tasks(self, worker: Worker) -> int:
-        return self._world.loop.count_tasks(worker.process)
+    def _count_tasks(self, instance: Instance) -> int:
+        return self._world.loop.count_tasks(instance.process)
 
     def _require(self, what: str, amount: int, most: int) -> None:
         if amount > most:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 SPENT_BUDGET: Final = "a spent budget is named only if it is spent"
-NO_WAIT: Final = "a process waits for the query of another one only if that has to wait"
 SLOW_UPSTREAM: Final = "a slow upstream is named only if it was slow"
 RATE: Final = 10.0
 BURST: Final = 50.0
@@ -45,23 +44,25 @@ _CAUSES: Final[Mapping[str, frozenset[str]]] = {
 _PAUSING: Final = frozenset({429, 503})
 #: Seconds within which each instance has found that a pause is over.
 _PAUSE_END: Final = 20.0
-#: A budget with so many tokens is not spent, whatever each instance holds and the queries of clients that left took.
-_PLENTY: Final = BURST / 5
+#: A budget with this part of its tokens is not spent, whatever the queries of clients that left took.
+_PLENTY: Final = 0.2
 #: The same for lists, which leave half of it to people.
-_PLENTY_FOR_LISTS: Final = BURST / 2 + _PLENTY
-#: The lease of the name is another process's: it waits for a slow upstream, or for a token.
-_OTHER_PROCESS: Final = "not-asked"
+_PLENTY_FOR_LISTS: Final = 0.5 + _PLENTY
 
 
 class Causes:
     """What the upstream did. `clock` is the virtual time."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], instances: int, *, is_counted: bool) -> None:
+        """If the queries of all instances are counted, each of them takes a token of every instance."""
         self._clock = clock
+        self._is_counted = is_counted
+        #: Of the tokens, each instance surely has its part.
+        self._rate, self._burst = RATE if is_counted else RATE / instances, BURST / instances
         #: When each kind of fault was met last, or the pause that was requested ends.
         self._met: dict[str, float] = {}
-        #: The tokens that are surely left, at a time.
-        self._tokens, self._tokens_at = BURST, 0.0
+        #: The tokens that are surely left to each instance, at a time.
+        self._tokens, self._tokens_at = [self._burst] * instances, [0.0] * instances
         #: Until when nothing is sure about the tokens.
         self._unsure_until = 0.0
         #: Until when there were fewer than plenty: for people, and for lists.
@@ -78,25 +79,28 @@ class Causes:
             self.doubt(pause - now + _PAUSE_END)
         if kind == "drop":
             # Each query in flight may have been on its way to the upstream. It is sent again for another token.
-            self._spend(PLACES)
+            for instance in range(len(self._tokens)):
+                self._spend(instance, PLACES)
 
-    def note_query(self) -> None:
-        """A query arrived."""
-        self._spend(1)
+    def note_query(self, instance: int) -> None:
+        """A query of an instance arrived."""
+        for each in range(len(self._tokens)) if self._is_counted else (instance,):
+            self._spend(each, 1)
 
-    def _spend(self, tokens: int) -> None:
+    def _spend(self, instance: int, tokens: int) -> None:
         now = self._clock()
-        since = max(self._tokens_at, self._unsure_until)
-        self._tokens = min(BURST, self._tokens + max(0.0, now - since) * RATE) - tokens
-        self._tokens_at = now
-        if self._tokens < _PLENTY:
-            self._scarce_until = now + (_PLENTY - self._tokens) / RATE
-        if self._tokens < _PLENTY_FOR_LISTS:
-            self._scarce_for_lists_until = now + (_PLENTY_FOR_LISTS - self._tokens) / RATE
+        since = max(self._tokens_at[instance], self._unsure_until)
+        left = min(self._burst, self._tokens[instance] + max(0.0, now - since) * self._rate) - tokens
+        left = max(left, 1.0 - PLACES)
+        self._tokens[instance], self._tokens_at[instance] = left, now
+        if (missing := _PLENTY * self._burst - left) > 0:
+            self._scarce_until = max(self._scarce_until, now + missing / self._rate)
+        if (missing := _PLENTY_FOR_LISTS * self._burst - left) > 0:
+            self._scarce_for_lists_until = max(self._scarce_for_lists_until, now + missing / self._rate)
 
     def doubt(self, seconds: float = _REFILL) -> None:
         """The budget may have been emptied, or divided among the instances, and be so for so many seconds."""
-        self._tokens = 0.0
+        self._tokens = [0.0] * len(self._tokens)
         self._unsure_until = max(self._unsure_until, self._clock() + seconds)
 
     def is_calm(self, since: float) -> bool:
@@ -110,13 +114,11 @@ class Causes:
     def find_objection(self, token: str, since: float, *, is_list: bool = False) -> tuple[str, str] | None:
         """The invariant that is broken if a failure since this time names this token as its cause, and how."""
         is_scarce = since <= max(self._unsure_until, self._scarce_for_lists_until if is_list else self._scarce_until)
-        if token == _OTHER_PROCESS and not (is_scarce or self._happened(SLOW, since)):
-            return NO_WAIT, f"{token}, while {self._tokens:.0f} tokens were left and the upstream was not slow"
         if token == "budget-spent":
             if is_scarce:
                 return None
             slow = "the upstream is slow" if self._happened(SLOW, since) else "the upstream works"
-            return SPENT_BUDGET, f"{token}, while {self._tokens:.0f} tokens were left and {slow}"
+            return SPENT_BUDGET, f"{token}, while {min(self._tokens):.0f} tokens were left and {slow}"
         kinds = _CAUSES.get(token)
         # A query has its place while it takes its token.
         if kinds is None or (is_scarce and token == "places-full") or self._happened(kinds, since):
@@ -126,7 +128,7 @@ class Causes:
 
     def find_groundless(self, token: str, since: float) -> tuple[str, str] | None:
         """The objection to an unusual token if nothing at all was wrong."""
-        is_usual = token in _CAUSES or token in ("budget-spent", _OTHER_PROCESS)
+        is_usual = token in _CAUSES or token == "budget-spent"
         if is_usual or self._happened(frozenset(self._met), since) or since <= self._unsure_until:
             return None
         return "a failure names a cause that there was", f"{token}, while the upstream did nothing wrong"

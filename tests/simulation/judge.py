@@ -134,6 +134,10 @@ class Judge:
     busy: Counter[int] = field(default_factory=Counter)
     #: What happened besides the requests, by its name in a history.
     happened: Counter[str] = field(default_factory=Counter)
+    #: Seconds for which a process stands still.
+    stall: float = 0.0
+    #: Queries beyond the budget that instances send together.
+    raced: int = 0
     #: Answers since this virtual time are lost in a crash.
     unwritten_since: float = inf
     #: The virtual time of the last query about each name.
@@ -174,7 +178,7 @@ class Judge:
     _digest: Any = field(default_factory=hashlib.sha256)
 
     def __post_init__(self) -> None:
-        self.causes = Causes(self._now)
+        self.causes = Causes(self._now, self.instances, is_counted=self.raced > 0)
         self.incidents = Incidents(self.causes, self.report, instances=self.instances)
         self._breakers = Breakers(self.instances, FAILURES, COOLDOWN, self.report)
         self._offsets.append((0.0, self.world.now() - self._now()))
@@ -206,10 +210,10 @@ class Judge:
         self._look()
         if query.at - self._mended_at < _FLUSHED:
             return  # it was sent before
-        self.causes.note_query()
+        self.causes.note_query(query.instance)
         self._tokens = min(BURST, self._tokens + (query.at - self._tokens_at) * RATE) - 1.0
         self._tokens_at = query.at
-        if self._tokens < -_EARLY_TOKENS:
+        if self._tokens < -_EARLY_TOKENS - self.raced:
             self.report(BUDGET, f"{query.name} is one too many")
         is_first, self._asked[query.name] = query.at - self._asked[query.name] > DEADLINE, query.at
         is_listed = query.name in LISTED and is_first  # a second attempt needs any token
@@ -276,8 +280,7 @@ class Judge:
         self.incidents.start(self.world.log)
         for instance in range(self.instances):
             self._end_memory(instance, inf if is_stored and self.unwritten_since == inf else 0.0)
-        if not is_stored:
-            self._tokens = BURST
+        self._tokens = BURST
 
     def kill(self, instance: int, *, is_stored: bool) -> None:
         """An instance was killed: what it alone had is lost."""
@@ -354,11 +357,6 @@ class Judge:
             self._purges.clear()
             # Instances that read the changes of others find a gap, and store nothing that was asked before.
             self._set_back_at = now + ANNOUNCED
-
-    def fill_budget(self, by: float) -> None:
-        """The clock by which a budget in the store is filled is set forward by so many seconds."""
-        self.causes.doubt()
-        self._tokens = min(BURST, self._tokens + max(0.0, by) * RATE)
 
     def bypass(self, name: str) -> None:
         """A client asks for a name past the cache."""
@@ -534,7 +532,8 @@ class Judge:
 
     def _check_numbers(self, name: str, reply: Reply, said: Sequence[Word], left: int) -> None:
         """Judge the numbers of a fresh answer, which has so many seconds left."""
-        status, now, slack = reply["cache-status"], self.world.now(), _QUICK + 2 * self.skew + reply.seconds
+        status, now = reply["cache-status"], self.world.now()
+        slack = _QUICK + 2 * self.skew + reply.seconds + self.stall
         numbers = {word: (word.fresh_until - now, now - word.at) for word in said}
         fits = [word for word, (rest, _) in numbers.items() if abs(rest - left) <= slack + word.late]
         if not fits:
@@ -611,7 +610,12 @@ class Judge:
             if word.target is not None and is_sure and now < word.ends - 3 * _ON_THE_WAY:
                 # An instance may have learned more than a client was answered.
                 later = [other for other in self.upstream.words[key] if other.since >= word.since]
-                if not any(other.is_denial for other in later):
+                # What another instance learned a moment before made the name one to forget while this was asked.
+                is_forgotten = any(
+                    other.instance != word.instance and word.since - ANNOUNCED <= other.since <= word.since
+                    for other in self.upstream.words[key]
+                )
+                if not is_forgotten and not any(other.is_denial for other in later):
                     found[key] = {other.target for other in later if other.target}
         return found
 

@@ -11,13 +11,13 @@ import time
 from itertools import product
 from typing import Final
 
-from tests.simulation.history import ALIASES, CLIENTS, NAMES, UNKNOWN, Request, Setup, Step
+from tests.simulation.history import ALIASES, NAMES, UNKNOWN, Request, Setup, Step
 from tests.simulation.judge import Broken
 from tests.simulation.play import play
 from tests.world.calls import CALLS, OPERATIONS, Calls, How
 
 STORES: Final = {store: Setup(2, store, is_troubled=True) for store in ("file", "valkey")}
-_ASKED: Final = [Request(client, (*NAMES[:4], UNKNOWN[0], ALIASES[0])[client % 6]) for client in range(CLIENTS)]
+_ASKED: Final = [Request(client, (*NAMES[:2], UNKNOWN[0], ALIASES[0])[client // 2]) for client in range(8)]
 _ASK: Final = Step("ask", 1.0, {"requests": _ASKED})
 _RENEW: Final = Step("ask", 1.0, {"requests": [Request(0, NAMES[1], directive="no-cache")]})
 #: Names are learned, purged, changed and learned anew by two instances. One is killed, then the service restarts.

@@ -50,8 +50,8 @@ class Troubles:
         self._world.loop.interrupt(turns, partial(self._kill, instance % self._setup.instances))
 
     def _kill(self, instance: int) -> None:
-        workers = self._world.workers
-        if instance < len(workers) and workers[instance].is_ready and self._leads_to is None:
+        instances = self._world.instances
+        if instance < len(instances) and instances[instance].is_ready and self._leads_to is None:
             self._leave(instance)
             self._judge.kill(instance, is_stored=self._setup.is_stored)
             self._world.kill(instance)
@@ -117,8 +117,7 @@ class Troubles:
         if self._begin_outage(WRITTEN_AFTER):
             self._judge.lose_store()
             for file in self._world.store_path.parent.glob(f"{self._world.store_path.name}*"):
-                if "coordination" not in file.name:
-                    file.unlink()
+                file.unlink()
 
     def unreadable(self, seconds: float) -> None:
         """The folder of the store cannot be read: what is open stays open, and nothing is lost."""
@@ -147,8 +146,8 @@ class Troubles:
         self._limit_pages(_MANY_PAGES)
 
     def _limit_pages(self, most: int) -> None:
-        for worker in self._world.workers:
-            for file in worker.process.held:
+        for instance in self._world.instances:
+            for file in instance.process.held:
                 if isinstance(file, File):
                     file.execute(f"PRAGMA max_page_count = {most}")
 
@@ -168,7 +167,6 @@ class Troubles:
         valkey, keys = self._world.valkey, self._world.valkey.keys
         if what == "clock":
             valkey.ahead += amount
-            self._judge.fill_budget(amount)
             return
         if what == "failover" and self._setup.has_replica:
             self._fail_over(seconds, lag=amount)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ import pytest
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.library.feature import LibraryCopy
 from doi_proxy.features.limits.feature import Limits
 from doi_proxy.features.local_records.feature import LocalRecordFiles
-from doi_proxy.main import check
 from doi_proxy.store.last_good import LastGood
 from doi_proxy.system.check import Inspection
 from tests.web.proxy import Proxy
@@ -109,24 +106,6 @@ async def test_the_copy_of_another_file_and_a_broken_copy_are_not_used(
             pass
 
 
-def test_a_service_of_several_workers_starts_and_a_check_fails(settings: dict[str, Any]) -> None:
-    chosen = Settings(**settings, upstream_url="http://127.0.0.1:9")
-    check(chosen)
-    break_both(settings)
-    with pytest.raises(ConfigurationError):
-        check(chosen)
-
-
-async def test_with_a_copy_the_start_passes_and_a_check_still_fails(settings: dict[str, Any]) -> None:
-    async with Proxy(**settings):
-        pass
-    break_both(settings)
-    chosen = Settings(**settings)
-    for find in (LocalRecordFiles.check, LibraryCopy.check):
-        assert list(find(Inspection(chosen, is_start=True))) == []
-        assert [one.severity for one in find(Inspection(chosen))][:1] == ["error"]
-
-
 @pytest.mark.parametrize("name", ["client_allow_file", "client_deny_file"])
 @pytest.mark.parametrize("broken", ["192.0.2.7/24", None])
 async def test_a_start_with_a_broken_list_of_networks_uses_the_last_good_one(
@@ -144,7 +123,6 @@ async def test_a_start_with_a_broken_list_of_networks_uses_the_last_good_one(
         assert (await proxy.get("/readyz")).json["detail"]["client_lists"] == "ok"
     path.unlink() if broken is None else path.write_text(broken)
     caplog.clear()
-    await asyncio.to_thread(check, Settings(**given, upstream_url="http://127.0.0.1:9"))
     async with Proxy(**given) as proxy:
         assert await ask(proxy) == before
         ready = (await proxy.get("/readyz")).json
@@ -153,7 +131,8 @@ async def test_a_start_with_a_broken_list_of_networks_uses_the_last_good_one(
     assert [one.source for one in Limits.check(Inspection(Settings(**given)))] == [name]
     (tmp_path / f"s.sqlite3.{name.removesuffix('_file').replace('_', '-')}.txt").unlink()
     with pytest.raises(ConfigurationError, match=r"networks\.txt"):
-        await asyncio.to_thread(check, Settings(**given, upstream_url="http://127.0.0.1:9"))
+        async with Proxy(**given):
+            pass
 
 
 def test_without_a_sqlite_store_the_copy_is_in_the_state_folder(

@@ -18,8 +18,6 @@ from doi_proxy.system.files import (
     Replacement,
     create_beside,
     create_new,
-    lock_beside,
-    lock_folder,
     open_beside,
     open_folder,
     open_regular,
@@ -177,7 +175,6 @@ def test_a_file_of_ours_is_neither_a_link_nor_a_pipe(make: Callable[[Path], Path
     path = make(tmp_path)
     with pytest.raises(OSError, match=r"(not a regular file|symbolic links|No such device)"):
         open_beside(path)
-    assert lock_beside(path) is None
     with pytest.raises(FileExistsError):
         create_new(path)
 
@@ -187,30 +184,12 @@ def test_a_folder_of_ours_is_a_folder(make: Callable[[Path], Path], tmp_path: Pa
     path = make(tmp_path)
     with pytest.raises(NotADirectoryError):
         open_folder(path)
-    assert lock_folder(path) is None
 
 
-def test_a_link_to_a_folder_is_not_locked(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "folder")
-    assert lock_folder(tmp_path / "link") is None
-    held = lock_folder(tmp_path / "folder")
-    assert held is not None and lock_folder(tmp_path / "folder") is None
-    os.close(held)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can create a folder of another user")
-def test_a_folder_of_another_user_is_not_locked(tmp_path: Path) -> None:
-    os.chown(tmp_path, 64_321, 64_321)
-    assert lock_folder(tmp_path) is None
-
-
-def test_a_file_beside_another_keeps_its_content_and_its_lock_excludes(tmp_path: Path) -> None:
+def test_a_file_beside_another_keeps_its_content(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"content")
     for name in ("old", "new"):
-        held = lock_beside(tmp_path / name)
-        assert held is not None and lock_beside(tmp_path / name) is None
-        os.close(held)
+        os.close(open_beside(tmp_path / name))
     assert (tmp_path / "old").read_bytes() == b"content"
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
 

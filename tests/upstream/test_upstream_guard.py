@@ -481,7 +481,7 @@ async def test_a_pause_ends_with_another_failure(parts: Parts, kind: str, name: 
 async def test_an_answer_to_an_earlier_query_does_not_end_a_pause(parts: Parts) -> None:
     parts.upstream.fault(EVERY_NAME, "status", status=429, retry_after=20, count=1)
     await parts.fail("10.1234/a")
-    parts.guard.record_answer(parts.clock())
+    parts.guard.record_answer()
     assert parts.guard.log.pauses.under_way is not None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -350,19 +349,6 @@ async def test_one_of_two_upstreams_that_wants_a_pause_leaves_the_other_to_answe
             ready = (await proxy.get("/readyz")).json
             assert [one["state"] for one in ready["upstreams"]] == ["backing-off", "ok"]
             assert 55 <= ready["upstreams"][0]["retry_after"] <= 60
-
-
-async def test_a_pause_that_one_process_was_told_holds_for_all_that_share_its_store(tmp_path: Path) -> None:
-    shared: dict[str, Any] = {"store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
-    async with Proxy(**shared) as one, Proxy(**shared, upstream_url=one.upstream.url) as two:
-        one.upstream.fault(EVERY_NAME, "status", status=429, retry_after=50)
-        assert (await ask(one, "REST", one.name()))["retry-after"] == "50"
-        name = two.name()
-        reply = await ask(two, "REST", name)
-        says_could_not_verify(reply, "REST", name, Failing("", 503, "upstream-paused"))
-        assert 50 <= int(reply["retry-after"] or 0) <= 51
-        assert one.upstream.queries() == 1
-        assert (await two.get("/readyz")).json["detail"]["upstream"] == "backing-off"
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import sqlite3
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
-
-from doi_proxy.sharing.memory import SharedMemory, Use
 
 
 @dataclass(eq=False)
 class Machine:
-    """A machine, with a clock and a memory that its processes share."""
+    """A machine, with a clock."""
 
     #: Seconds by which its clock is ahead of that of the world.
     ahead: float = 0.0
-    memories: dict[Use, SharedMemory] = field(default_factory=dict)
 
 
 class Killable(Protocol):

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -28,7 +27,6 @@ from doi_proxy.main import create
 from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.http_server import Events, FurtherListener, HttpServer
 from doi_proxy.server.listening import listen, listen_at
-from doi_proxy.sharing.memory import create_memories
 from doi_proxy.web.application import Application
 from tests.clock import Clock
 from tests.constants import changed, split
@@ -78,14 +76,13 @@ class _Port:
         self.socket.close()
 
 
-class Worker:
+class Instance:
     """One process of the service: an application behind the program's server."""
 
     def __init__(
         self, settings: Settings, process: Process, clock: Callable[[], float], chance: Callable[[], float]
     ) -> None:
         lifecycle = Lifecycle(settings)
-        lifecycle.memories = process.machine.memories or lifecycle.memories
         create_application = partial(create, settings, clock=clock, chance=chance, lifecycle=lifecycle)
         self.application: Application = process.context.run(create_application)
         self.lifecycle, self.process = lifecycle, process
@@ -142,7 +139,7 @@ class Service:
         *,
         chance: int = 1,
         upstream: Callable[[], FakeUpstream] = FakeUpstream,
-        machines: int = 1,
+        instances: int = 1,
         clock: Any = None,
         **settings: Any,
     ) -> None:
@@ -152,17 +149,17 @@ class Service:
         #: The servers of a store URL that names them.
         self._valkey: Valkey
         self.sentinel: Sentinel
-        self._constants, self._settings = split({**_DEFAULTS, "upstream_machines": machines, **settings})
-        #: Each has so many workers as the settings say, the first ones first in `workers`.
-        self.machines = [Machine() for _ in range(machines)]
-        self.workers: list[Worker] = []
+        self._constants, self._settings = split({**_DEFAULTS, "instances": instances, **settings})
+        #: Each has one of the instances.
+        self.machines = [Machine() for _ in range(instances)]
+        self.instances: list[Instance] = []
         self.clock = clock
-        #: The sockets of each worker, by listener. Whatever becomes of the worker, they stay bound.
+        #: The sockets of each instance, by listener. Whatever becomes of the instance, they stay bound.
         self._bound: dict[int, dict[str, socket.socket]] = {}
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
-        """Start the upstream and the workers."""
+        """Start the upstream and the instances."""
         loop = asyncio.get_running_loop()
         self.clock = self.clock or (loop.clock if isinstance(loop, WorldLoop) else Clock())
         async with AsyncExitStack() as stack:
@@ -170,7 +167,6 @@ class Service:
             stack.enter_context(self._keep_log())
             await stack.enter_async_context(self.upstream)
             stack.enter_context(patch("sqlite3.connect", partial(sqlite3.connect, factory=CountedFile)))
-            self._folder = Path(stack.enter_context(TemporaryDirectory()))
             if str(self._settings["store_url"]).startswith("valkey:"):
                 self._valkey = Valkey(network_of(loop), self.clock)
             elif self._settings["store_url"] == SENTINEL_URL:
@@ -181,7 +177,7 @@ class Service:
             self._stack = stack.pop_all()
 
     async def aclose(self) -> None:
-        """Stop the workers and the upstream. In virtual time, the clock shows a whole second then, as answers do."""
+        """Stop the instances and the upstream. In virtual time, the clock shows a whole second then, as answers do."""
         await self._stack.aclose()
         _forget_applications()
         loop = asyncio.get_running_loop()
@@ -199,18 +195,14 @@ class Service:
             root.removeHandler(handler)
 
     @property
-    def _workers_of_machine(self) -> int:
-        return int(self._settings.get("workers", 1))
-
-    @property
     def app(self) -> Application:
-        """The application of the first worker."""
-        return self.workers[0].application
+        """The application of the first instance."""
+        return self.instances[0].application
 
     @property
     def settings(self) -> Settings:
-        """The settings in force in the first worker."""
-        return self.workers[0].lifecycle.settings
+        """The settings in force in the first instance."""
+        return self.instances[0].lifecycle.settings
 
     @property
     def valkey(self) -> Valkey:
@@ -229,28 +221,23 @@ class Service:
         return Settings(**given)
 
     async def start(self) -> None:
-        """Start the workers, with nothing that earlier ones shared."""
-        if self._workers_of_machine > 1:
-            for number, machine in enumerate(self.machines):
-                folder = self._folder / f"machine {number}"
-                folder.mkdir(exist_ok=True)
-                machine.memories = dict(create_memories(folder))
-        for number in range(len(self.machines) * self._workers_of_machine):
-            self.workers.append(self._create_worker(number))
+        """Start the instances."""
+        for number in range(len(self.machines)):
+            self.instances.append(self._create_instance(number))
             await self._begin(number)
 
-    def _create_worker(self, number: int) -> Worker:
-        process = Process(self.machines[number // self._workers_of_machine])
-        return Worker(self.read_settings(), process, self.clock, self.chance.random)
+    def _create_instance(self, number: int) -> Instance:
+        process = Process(self.machines[number])
+        return Instance(self.read_settings(), process, self.clock, self.chance.random)
 
     def _begin(self, number: int) -> asyncio.Task[None]:
-        worker = self.workers[number]
-        work = worker.start(self._bind(number, worker.application.listeners))
-        worker.start_up = asyncio.get_event_loop().create_task(work, context=worker.process.context)
-        return worker.start_up
+        instance = self.instances[number]
+        work = instance.start(self._bind(number, instance.application.listeners))
+        instance.start_up = asyncio.get_event_loop().create_task(work, context=instance.process.context)
+        return instance.start_up
 
     def _bind(self, number: int, listeners: Any) -> Mapping[str, socket.socket]:
-        """The sockets of a worker: that of HTTP, and those of further listeners by their setting."""
+        """The sockets of an instance: that of HTTP, and those of further listeners by their setting."""
         if number not in self._bound:
             settings = self.read_settings()
             further = {name: listen_at(settings.value(name)) for name in listeners}
@@ -263,31 +250,31 @@ class Service:
                 bound.close()
 
     async def stop(self) -> None:
-        """Stop the workers. One that does not stop is left, and so are those that come after it."""
-        while self.workers:
-            worker = self.workers.pop()
+        """Stop the instances. One that does not stop is left, and so are those that come after it."""
+        while self.instances:
+            instance = self.instances.pop()
             try:
-                await asyncio.get_running_loop().create_task(worker.stop(), context=worker.process.context)
+                await asyncio.get_running_loop().create_task(instance.stop(), context=instance.process.context)
             except BaseException:
-                self.workers.append(worker)
+                self.instances.append(instance)
                 raise
 
     def reload(self, **changes: Any) -> None:
-        """Let every worker use changed settings, as at SIGHUP."""
+        """Let every instance use changed settings, as at SIGHUP."""
         self._settings |= changes
-        for worker in self.workers:
-            worker.process.context.run(worker.lifecycle.reload, self.read_settings())
+        for instance in self.instances:
+            instance.process.context.run(instance.lifecycle.reload, self.read_settings())
 
     # Clients
 
-    def address(self, worker: int = 0, listener: str = _HTTP) -> Address:
-        """Where a worker listens."""
-        address: Address = self._bound[worker][listener].getsockname()
+    def address(self, instance: int = 0, listener: str = _HTTP) -> Address:
+        """Where an instance listens."""
+        address: Address = self._bound[instance][listener].getsockname()
         return address
 
-    def client(self, address: str | None = CLIENT, worker: int = 0) -> Client:
-        """A client at an address, which connects to a worker."""
-        return Client(asyncio.get_event_loop(), self.address(worker), address)
+    def client(self, address: str | None = CLIENT, instance: int = 0) -> Client:
+        """A client at an address, which connects to an instance."""
+        return Client(asyncio.get_event_loop(), self.address(instance), address)
 
     async def answer_to(self, asked: Asked) -> Reply:
         """Wait for the answer to a request, and check it. Raises ConnectionError and TimeoutError."""

@@ -1,4 +1,4 @@
-"""A reload of the brakes of an incident, in every worker, while clients are served."""
+"""A reload of the brakes of an incident, in every instance, while clients are served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.world.world import World
 def send_new_names(world: World, first: int, count: int) -> int:
     """Request names that nobody has requested. Returns the number of queries that the upstream got."""
     before = world.upstream.queries()
-    asked = [world.client(worker=at % 2).ask(f"/10.1000/{at}") for at in range(first, first + count)]
+    asked = [world.client(instance=at % 2).ask(f"/10.1000/{at}") for at in range(first, first + count)]
     for each in asked:
         world.finish(each)
     return world.upstream.queries() - before
@@ -19,7 +19,7 @@ def send_new_names(world: World, first: int, count: int) -> int:
 
 def test_the_rate_of_upstream_queries_follows_a_reload(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
-    with World(store_url=store, workers=2, upstream_rate=1, upstream_burst=10) as world:
+    with World(store_url=store, instances=2, upstream_rate=1, upstream_burst=10) as world:
         world.reload(upstream_rate=100, upstream_burst=500)
         world.sleep(10)
         assert send_new_names(world, 0, 60) >= 60
@@ -29,7 +29,7 @@ def test_the_rate_of_upstream_queries_follows_a_reload(tmp_path: Path) -> None:
 
 
 def test_the_places_of_upstream_queries_follow_a_reload(tmp_path: Path) -> None:
-    with World(store_url=f"sqlite:///{tmp_path}/store.sqlite3", workers=2) as world:
+    with World(store_url=f"sqlite:///{tmp_path}/store.sqlite3", instances=2) as world:
         world.upstream.fault(EVERY_NAME, "hang")
         world.reload(upstream_max_concurrency=4)
         world.sleep(10)
@@ -41,11 +41,11 @@ def test_the_places_of_upstream_queries_follow_a_reload(tmp_path: Path) -> None:
 
 
 def test_a_rate_of_clients_begins_and_ends_with_a_reload(tmp_path: Path) -> None:
-    with World(store_url=f"sqlite:///{tmp_path}/store.sqlite3", workers=2) as world:
+    with World(store_url=f"sqlite:///{tmp_path}/store.sqlite3", instances=2) as world:
         world.upstream.put("10.1000/182", url="https://example.org/")
 
         def send() -> set[int]:
-            replies = [world.get("/10.1000/182", world.client(worker=at % 2)) for at in range(20)]
+            replies = [world.get("/10.1000/182", world.client(instance=at % 2)) for at in range(20)]
             return {reply.status for reply in replies}
 
         assert send() == {302}

@@ -53,21 +53,21 @@ def test_a_list_whose_client_has_left_leaves_no_look_ups() -> None:
         asked = world.client().ask("/api/resolve", {"content_type": "text/plain"}, method="POST", body=names)
         world.sleep(8)
         asked.cancel()
-        while world.workers[0].connections:
+        while world.instances[0].connections:
             world.sleep(0.05)
         assert not [task for task in asyncio.all_tasks(world.loop) if "look_up" in str(task.get_coro())]
 
 
-def test_a_world_ends_with_its_tasks_if_a_worker_does_not_stop(tmp_path: Path) -> None:
+def test_a_world_ends_with_its_tasks_if_an_instance_does_not_stop(tmp_path: Path) -> None:
     async def fail() -> None:
         raise OSError("it has not started")
 
     with (
         pytest.raises(OSError, match="it has not started"),
-        World(workers=2, store_url=f"sqlite:///{tmp_path}/store.sqlite") as world,
+        World(instances=2, store_url=f"sqlite:///{tmp_path}/store.sqlite") as world,
     ):
         world.kill(0)
-        world.workers[1].start_up = world.loop.create_task(fail())
+        world.instances[1].start_up = world.loop.create_task(fail())
     assert asyncio.all_tasks(world.loop) == set()
 
 
@@ -113,12 +113,3 @@ def test_a_crash_loses_only_what_was_answered_in_the_last_second(tmp_path: Path)
         world.crash()
         world.upstream.fault(EVERY_NAME, "reset")
         assert world.get(f"/{NAME}").location == TARGET
-
-
-def test_two_workers_share_one_query_and_its_answer(tmp_path: Path) -> None:
-    with World(workers=2, store_url=f"sqlite:///{tmp_path}/store.sqlite") as world:
-        world.upstream.put(NAME, url=TARGET)
-        world.upstream.fault(NAME, "delay", seconds=1.0)
-        asked = [world.client(worker=worker).ask(f"/{NAME}") for worker in (0, 1)]
-        assert {world.finish(request).location for request in asked} == {TARGET}
-        assert world.upstream.queries(NAME) == 1

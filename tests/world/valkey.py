@@ -1,22 +1,16 @@
-"""A Valkey server on the network in memory, for the real client of features/valkey. It can fail in many ways.
-
-It runs the scripts that it knows by their text; see tests/world/valkey_scripts.py.
-"""
+"""A Valkey server on the network in memory, for the real client of features/valkey. It can fail in many ways."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import Any, Final
 
 from tests.world.calls import CALLS, SLOW, Calls
 from tests.world.network import Address, Network
 from tests.world.valkey_data import EMPTY, Data, Failure, Keys, Reply, Status
-from tests.world.valkey_scripts import SCRIPTS
 
 #: Where the server listens.
 ADDRESS: Final[Address] = ("127.0.0.1", 6379)
@@ -63,16 +57,12 @@ class Server:
 class Valkey(Server):
     """A server with keys. `clock` gives seconds since the epoch."""
 
-    #: The processes of all servers that were started, of which each has its own run id.
-    _runs = count(1)
-
     def __init__(self, network: Network, clock: Callable[[], float], address: Address = ADDRESS) -> None:
         super().__init__(network, address)
         self._clock = clock
         self.keys = Keys(self._now)
         #: Seconds by which its clock is ahead.
         self.ahead = 0.0
-        self._known: set[bytes] = set()
 
     def _now(self) -> float:
         return self._clock() + self.ahead
@@ -80,12 +70,10 @@ class Valkey(Server):
     # What a test does to it
 
     def start(self, file: Data = EMPTY) -> None:
-        """A new process with the data of a file. It does not know the scripts."""
+        """A new process with the data of a file."""
         self._listen()
-        self._known.clear()
         self.keys.is_full = self.keys.is_replica = False
         self.keys.load(file)
-        self.keys.run_id = f"another {next(self._runs)}"
 
     def fail_over(self) -> None:
         """The process became a replica: it refuses writes, on connections that stay open."""
@@ -105,24 +93,10 @@ class Valkey(Server):
 
     def execute(self, words: list[bytes]) -> Reply:
         """See Server."""
-        self.keys.has_written = False
         try:
-            match words[0].upper():
-                case b"EVAL":
-                    self._known.add(_hash(words[1]))
-                    return self._run(words[1], words[2:])
-                case b"EVALSHA":
-                    if words[1] not in self._known:
-                        return Failure("NOSCRIPT No matching script.")
-                    return self._run(_TEXTS[words[1]], words[2:])
-                case _:
-                    return self.keys.call(*words)
+            return self.keys.call(*words)
         except Failure as failure:
             return failure
-
-    def _run(self, text: bytes, words: list[bytes]) -> Reply:
-        last = int(words[0]) + 1
-        return SCRIPTS[text](self.keys, words[1:last], words[last:])
 
 
 class _Connection(asyncio.Protocol):
@@ -163,13 +137,6 @@ class _Connection(asyncio.Protocol):
                 self._server.call_later(delay, partial(self.transport.write, reply))
             else:
                 self.transport.write(reply)
-
-
-def _hash(text: bytes) -> bytes:
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
-
-
-_TEXTS: Final = {_hash(text): text for text in SCRIPTS}
 
 
 def _read_command(data: bytearray) -> list[bytes] | None:

@@ -1,4 +1,4 @@
-"""The keys of a Valkey server in memory, and the commands of ours and of its scripts: each replies as a server does.
+"""The keys of a Valkey server in memory, and our commands: each replies as a server does.
 
 What a stream trims is exact only if its entries are short. A server trims by nodes of 100 entries or 4,096 bytes.
 """
@@ -20,8 +20,8 @@ _WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind o
 _FULL: Final = "OOM command not allowed when used memory > 'maxmemory'."
 _READ_ONLY: Final = "READONLY You can't write against a read only replica."
 #: Commands that change something, and those of them that a full server refuses.
-_WRITES: Final = frozenset(("DEL", "EXPIRE", "FLUSHDB", "HSET", "PERSIST", "PEXPIRE", "RPUSH", "SET", "XADD"))
-_GROWS: Final = frozenset(("HSET", "RPUSH", "SET", "XADD"))
+_WRITES: Final = frozenset(("DEL", "EXPIRE", "FLUSHDB", "INCR", "PERSIST", "PEXPIRE", "RPUSH", "SET", "XADD"))
+_GROWS: Final = frozenset(("INCR", "RPUSH", "SET", "XADD"))
 
 Value = TypeVar("Value")
 StreamId = tuple[int, int]
@@ -89,11 +89,7 @@ class Keys:
         self._ends: dict[bytes, int] = {}
         #: When a key may end, earliest first.
         self._ending: list[tuple[int, bytes]] = []
-        #: Another process has another one.
-        self.run_id = "1"
         self.is_full = self.is_replica = False
-        #: Whether the script that runs has written. A full server lets it finish.
-        self.has_written = False
 
     def call(self, *words: bytes | str | float) -> Reply:
         """Do a command. Raises Failure."""
@@ -104,12 +100,10 @@ class Keys:
             raise Failure(f"ERR unknown command '{name.decode()}'")
         if verb in _WRITES and self.is_replica:
             raise Failure(_READ_ONLY)
-        if verb in _GROWS and self.is_full and not self.has_written:
+        if verb in _GROWS and self.is_full:
             raise Failure(_FULL)
         self._expire()
-        reply = command(self, *arguments)
-        self.has_written = self.has_written or verb in _WRITES
-        return reply
+        return command(self, *arguments)
 
     def save(self) -> Data:
         """A copy of the data."""
@@ -172,7 +166,7 @@ class Keys:
         return sum(self._drop(key) for key in keys)
 
     def _type(self, key: bytes) -> Reply:
-        kinds = {bytes: b"string", dict: b"hash", list: b"list", Stream: b"stream", type(None): b"none"}
+        kinds = {bytes: b"string", list: b"list", Stream: b"stream", type(None): b"none"}
         return Status(kinds[type(self._values.get(key))])
 
     def _pttl(self, key: bytes) -> Reply:
@@ -203,8 +197,13 @@ class Keys:
     def _get(self, key: bytes) -> Reply:
         return self._find(key, bytes)
 
-    def _mget(self, *keys: bytes) -> Reply:
-        return [value if isinstance(value := self._values.get(key), bytes) else None for key in keys]
+    def _incr(self, key: bytes) -> Reply:
+        found = self._find(key, bytes)
+        text = b"0" if found is None else found
+        if not re.fullmatch(rb"-?[0-9]{1,18}", text):
+            raise Failure("ERR value is not an integer or out of range")
+        self._values[key] = b"%d" % (int(text) + 1)
+        return int(text) + 1
 
     def _set(self, key: bytes, value: bytes, *options: bytes) -> Reply:
         if (b"NX" in options and key in self._values) or (b"XX" in options and key not in self._values):
@@ -215,30 +214,12 @@ class Keys:
             self._end(key, int(options[options.index(b"PX") + 1]))
         return OK
 
-    # Hashes, and a list
-
-    def _hset(self, key: bytes, *pairs: bytes) -> Reply:
-        table = self._open(key, dict)
-        before = len(table)
-        table.update(zip(pairs[::2], pairs[1::2], strict=True))
-        return len(table) - before
-
-    def _hmget(self, key: bytes, *names: bytes) -> Reply:
-        table = self._find(key, dict) or {}
-        return [table.get(name) for name in names]
-
-    def _hgetall(self, key: bytes) -> Reply:
-        return [word for pair in (self._find(key, dict) or {}).items() for word in pair]
-
-    def _hlen(self, key: bytes) -> Reply:
-        return len(self._find(key, dict) or {})
+    # A list, and streams
 
     def _rpush(self, key: bytes, *words: bytes) -> Reply:
         values = self._open(key, list)
         values.extend(words)
         return len(values)
-
-    # Streams
 
     def _xadd(self, key: bytes, *words: bytes) -> Reply:
         most = None
@@ -250,10 +231,6 @@ class Keys:
         if most is not None:
             stream.trim(most)
         return added
-
-    def _xlen(self, key: bytes) -> Reply:
-        stream = self._find(key, Stream)
-        return 0 if stream is None else len(stream.entries)
 
     def _xrange(self, key: bytes, first: bytes, last: bytes, *options: bytes) -> Reply:
         return self._read(key, first, last, options)
@@ -268,13 +245,8 @@ class Keys:
 
     # The server
 
-    def _time(self) -> Reply:
-        seconds, rest = divmod(self.microseconds, 1_000_000)
-        return [b"%d" % seconds, b"%d" % rest]
-
-    def _info(self, section: bytes) -> Reply:
-        line = f"run_id:{self.run_id}" if section == b"server" else f"used_memory:{self.memory}"
-        return f"# {section.decode().title()}\r\n{line}\r\n".encode()
+    def _info(self, _: bytes) -> Reply:
+        return f"# Memory\r\nused_memory:{self.memory}\r\n".encode()
 
     def _dbsize(self) -> Reply:
         return len(self._values)
@@ -290,22 +262,16 @@ _COMMANDS: Final[dict[str, Callable[..., Reply]]] = {
     "EXPIRE": Keys._expire_seconds,
     "FLUSHDB": Keys._flushdb,
     "GET": Keys._get,
-    "HGETALL": Keys._hgetall,
-    "HLEN": Keys._hlen,
-    "HMGET": Keys._hmget,
-    "HSET": Keys._hset,
+    "INCR": Keys._incr,
     "INFO": Keys._info,
-    "MGET": Keys._mget,
     "PERSIST": Keys._persist,
     "PEXPIRE": Keys._pexpire,
     "PTTL": Keys._pttl,
     "RPUSH": Keys._rpush,
     "SCAN": Keys._scan,
     "SET": Keys._set,
-    "TIME": Keys._time,
     "TYPE": Keys._type,
     "XADD": Keys._xadd,
-    "XLEN": Keys._xlen,
     "XRANGE": Keys._xrange,
     "XREVRANGE": Keys._xrevrange,
 }

@@ -53,7 +53,7 @@ class World(Service):
             stack.callback(lambda: self.run(self.aclose()))
             stack.callback(self.loop.bury)
             # Those that are left if one of them does not stop.
-            stack.callback(self._kill_workers)
+            stack.callback(self._kill_instances)
             self.run(self.stop())
 
     def _end(self) -> None:
@@ -66,24 +66,24 @@ class World(Service):
         self.run(self.start())
 
     def kill(self, number: int) -> None:
-        """Kill a worker between two turns of the loop. Another one begins in its place."""
-        self.loop.kill(self.workers[number].process)
-        self.workers[number] = self._create_worker(number)
+        """Kill an instance between two turns of the loop. Another one begins in its place."""
+        self.loop.kill(self.instances[number].process)
+        self.instances[number] = self._create_instance(number)
         self._begin(number)
 
     def crash(self) -> None:
-        """Kill all workers, and wait for those that begin in their place."""
+        """Kill all instances, and wait for those that begin in their place."""
         is_in_file = str(self._settings["store_url"]).startswith("sqlite:")
         # Without this connection, the last one would tidy up the file. A process that is killed does not.
         with closing(sqlite3.connect(self.store_path if is_in_file else ":memory:")) as other:
             other.execute("SELECT * FROM sqlite_schema").fetchall()
-            self._kill_workers()
+            self._kill_instances()
             self.run(self.start())
 
-    def _kill_workers(self) -> None:
-        for worker in self.workers:
-            self.loop.kill(worker.process)
-        self.workers.clear()
+    def _kill_instances(self) -> None:
+        for instance in self.instances:
+            self.loop.kill(instance.process)
+        self.instances.clear()
 
     # Time
 

@@ -156,7 +156,7 @@ def _urls(settings: Settings) -> Iterable[str]:
 
 async def _try_upstream(settings: Settings, url: str) -> None:
     """Query one upstream about the control name. Raises CouldNotVerify and ConfigurationError."""
-    alone = {"upstream_url": (url,), "upstream_routes": (), "store_url": "memory:", "workers": 1}
+    alone = {"upstream_url": (url,), "upstream_routes": (), "store_url": "memory:"}
     parts = assemble(settings.model_copy(update=alone | {"cache_memory_bytes": _MEMORY_BYTES}))
     try:
         await parts.upstream.source.fetch(UpstreamQuery(CONTROL_NAME))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MEMORY_BYTES: Final = 8 * 1024 * 1024
 #: Timeout of the store, in seconds. It is long because no client waits and answers are large.
 STORE_TIMEOUT: Final = 5.0
+#: The share of the upstream's budget that a command takes beside a service.
+_SHARE: Final = 0.5
 #: Seconds that a command waits for the fresh record even if there is a stale one.
 _STALE_TIMEOUT: Final = 3_600.0
 
@@ -121,12 +123,17 @@ class CommandStores:
         from doi_proxy.assembly.core import SuppliedParts, open_core  # noqa: PLC0415
         from doi_proxy.assembly.resolving import UNOBSERVED, read_resolver_timeouts  # noqa: PLC0415
 
+        if not settings.store_url.startswith("memory:"):
+            # A service with this store may query the upstream too, which is to see one client.
+            rate, burst = settings.upstream_rate, settings.upstream_burst
+            share = {"upstream_rate": rate * _SHARE, "upstream_burst": max(1.0, burst * _SHARE)}
+            settings = settings.model_copy(update=share)
         observers = observers or UNOBSERVED
         parts = SuppliedParts(wrap_source=wrap_source)
         with self._name_store_in_errors():
             if not is_service:
                 cache = open_cache(settings, observer=observers.store, read_only=read_only, timeout=STORE_TIMEOUT)
-                timeouts = replace(read_resolver_timeouts(settings), upstream=_STALE_TIMEOUT, recheck=0.0)
+                timeouts = replace(read_resolver_timeouts(), upstream=_STALE_TIMEOUT, recheck=0.0)
                 parts = replace(parts, cache=cache, timeouts=timeouts)
             core = open_core(settings, observers=observers, parts=parts, read_only=read_only)
         try:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import resource
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from doi_proxy.assembly.descriptors import connections_that_fit
 from doi_proxy.assembly.features import Features, text_folders
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.upstreams import count_processes, read_budget_limits
+from doi_proxy.assembly.upstreams import read_budget_limits
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.endpoints.fair_lock import FairLock
 from doi_proxy.features.feature import Context, Core, Observers, Opened
@@ -35,8 +33,7 @@ from doi_proxy.server.connections import (
 )
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.proxies import trusted_addresses
-from doi_proxy.sharing.events import EventLog
-from doi_proxy.sharing.folder import FOLDER_VARIABLE
+from doi_proxy.system.events import EventLog
 from doi_proxy.system.meter import Meter
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.budget import LocalBucket
@@ -86,6 +83,14 @@ class SuppliedParts:
     timeouts: ResolverTimeouts | None = None
 
 
+#: Open files other than connections: the program, its store, its log, the port, and sockets that are being closed while
+#: new ones are accepted.
+RESERVED: Final = 96
+#: The open files of a process without clients, and as many again for sockets that are being closed.
+_LEAST_RESERVED: Final = 64
+#: Connections of a process whose limit of open files leaves less, and of one without a limit.
+_LEAST: Final = 8
+UNLIMITED: Final = 65_536
 #: The settings that `set_budget` follows.
 BUDGET_SETTINGS: Final = ("upstream_rate", "upstream_burst", "upstream_max_concurrency")
 NO_PARTS: Final = SuppliedParts()
@@ -122,7 +127,6 @@ def open_core(
         prefixes=prefixes,
         destinations=Destinations(assembled.resolver, prefixes, resolves=settings.resolve, own_url=settings.public_url),
         link=Link(base=read_sub_path(settings)),
-        read_tokens=assembled.read_tokens,
         prepared=[],
         background=LocalBucket(*_read_background_rate(settings), time.monotonic),
         meter=observers.meter or Meter(),
@@ -143,13 +147,20 @@ def set_budget(core: Core, settings: Settings) -> None:
 
 
 def _read_background_rate(settings: Settings) -> tuple[float, float]:
-    # The processes of all machines have this share together.
-    rate = _BACKGROUND_SHARE * settings.upstream_rate / count_processes(settings)
+    # All instances have this share together.
+    rate = _BACKGROUND_SHARE * settings.upstream_rate / settings.instances
     return rate, max(1.0, rate * _BACKGROUND_SECONDS)
 
 
 def _count_connections(settings: Settings) -> int:
-    return settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency)
+    """The client connections of this instance: those that the limit of open files (RLIMIT_NOFILE) leaves."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = UNLIMITED if soft == resource.RLIM_INFINITY else soft
+    # With a small limit, clients get half of it. Half of 64 would leave nothing for the program: under a crowd that
+    # comes and goes, none of 100 requests was answered, and with 10 connections all were.
+    half = min(files // 2, files - _LEAST_RESERVED)
+    fitting = max(files - RESERVED - 2 * settings.upstream_max_concurrency, half, _LEAST)
+    return settings.max_connections or min(fitting, UNLIMITED)
 
 
 def new_context(
@@ -159,15 +170,7 @@ def new_context(
     access_log: Stage | None = None,
 ) -> Context:
     """What features are made with."""
-    folder = _shared_folder(settings)
-    events = EventLog(reloads.memories["events"])
-    return Context(settings, read_public_url(settings), reloads, clock, folder, events, access_log)
-
-
-def _shared_folder(settings: Settings) -> Path | None:
-    """Where the workers of this machine share files until the service ends, None for a process alone."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named) if named and settings.workers > 1 else None
+    return Context(settings, read_public_url(settings), reloads, clock, EventLog(), access_log)
 
 
 def build_face(

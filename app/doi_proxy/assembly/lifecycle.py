@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
 from doi_proxy.assembly.settings import Settings, mask_settings
 from doi_proxy.assembly.settings.sources import names_from_files
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.sharing.memory import SharedMemory, Use, create_memories
 from doi_proxy.system.files import explain_failure
 
 log = logging.getLogger(__name__)
@@ -42,32 +41,13 @@ class Lifecycle:
         self.draining = False
         #: The reloads since the start, and whether something could not be used at the last one.
         self.reloads, self.reload_failed = 0, False
-        #: Reloads the whole service, all workers included. None where nothing follows a reload.
+        #: Reloads the service. None where nothing follows a reload.
         self.request_reload: Callable[[], None] | None = None
-        #: What the workers share. A process alone has them for itself.
-        self.memories: Mapping[Use, SharedMemory] = create_memories(None)
-        #: Makes the other workers follow a change. None for a process alone.
-        self.send_change: Callable[[], None] | None = None
-        self._followers: list[Callable[[], None]] = []
         self._parts: list[_Part] = []
 
     def on_reload(self, apply: Apply, *names: str) -> None:
         """Call `apply` at each reload, even if no setting has changed: a file that a setting names may have."""
         self._parts.append(_Part(apply, frozenset(names)))
-
-    def announce_change(self) -> None:
-        """Let the other workers read what all share, which they otherwise do within a second."""
-        if self.send_change is not None:
-            self.send_change()
-
-    def on_change(self, follow: Callable[[], None]) -> None:
-        """Call `follow` after another worker has changed what the workers share."""
-        self._followers.append(follow)
-
-    def follow(self) -> None:
-        """Follow the changes of another worker."""
-        for follow in self._followers:
-            follow()
 
     @property
     def reloaded(self) -> frozenset[str]:
@@ -127,10 +107,11 @@ def merge(in_force: Settings, fresh: Settings) -> Settings:
 
 def _replace(settings: Settings, others: Settings, names: Set[str]) -> Settings:
     """The settings with those of `names` from others. Each counts as set if it does where it comes from."""
-    # model_copy counts all that it replaces as set, and `find_deprecated` would warn of them.
     is_set = settings.model_fields_set - names | others.model_fields_set & names
     values = dict(settings) | {name: getattr(others, name) for name in names}
-    return Settings.model_construct(_fields_set=is_set, **values)
+    replaced = Settings.model_construct(_fields_set=is_set, **values)
+    replaced._departed = others.departed
+    return replaced
 
 
 def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -40,6 +41,8 @@ async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) ->
 
 async def _tick(services: Sequence[Service]) -> None:
     while True:
+        due = time.perf_counter() + TICK_INTERVAL
         await asyncio.sleep(TICK_INTERVAL)
+        late = max(0.0, time.perf_counter() - due)
         for service in services:
-            service.tick()
+            service.tick(late)

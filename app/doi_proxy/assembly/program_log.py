@@ -6,7 +6,6 @@ Requests are logged by app/doi_proxy/features/privacy/access_log.py.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import sys
 from collections.abc import Mapping
@@ -17,11 +16,8 @@ from typing import Final
 import msgspec
 
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.sharing.states import SharedStates
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-#: In a worker: each of them writes the line about a state that it sees.
-_WORKER_TEXT: Final = "%(asctime)s %(levelname)s [%(processName)s] %(name)s: %(message)s"
 #: The journal has the time of each line.
 _TIME: Final = "%(asctime)s "
 #: Priorities of the journal (sd-daemon(3), syslog(3)) by the lowest severity that has them.
@@ -37,8 +33,6 @@ class JSONFormatter(logging.Formatter):
         """Format one record."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": time, "level": record.levelname.lower(), "logger": record.name}
-        if is_worker():
-            line["worker"] = str(record.processName)
         line["message"] = _encodable(record.getMessage().strip())
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = _encodable(self.formatException(record.exc_info))
@@ -62,10 +56,9 @@ class JournalFormatter(logging.Formatter):
 
 
 def _open_formatter(log_format: str, *, is_journal: bool) -> logging.Formatter:
-    text = _WORKER_TEXT if is_worker() else _TEXT
     if not is_journal:
-        return JSONFormatter() if log_format == "json" else logging.Formatter(text)
-    return JournalFormatter(JSONFormatter() if log_format == "json" else logging.Formatter(text.removeprefix(_TIME)))
+        return JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT)
+    return JournalFormatter(JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT.removeprefix(_TIME)))
 
 
 def goes_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
@@ -77,29 +70,14 @@ def goes_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
     return environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
-def begin_logging(settings: Settings, states: SharedStates | None = None) -> None:
-    """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash.
-
-    With the `states` that workers share, the first worker that finds out about one writes its line.
-    """
+def begin_logging(settings: Settings) -> None:
+    """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash."""
     handler = logging.StreamHandler()
-    if states is not None:
-        handler.addFilter(lambda record: _is_news(record, states))
     is_journal = goes_to_journal(os.environ, _STANDARD_ERROR)
     handler.setFormatter(_open_formatter(settings.log_format, is_journal=is_journal))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
     sys.excepthook = _log_crash
-
-
-def _is_news(record: logging.LogRecord, states: SharedStates) -> bool:
-    part, state = getattr(record, "part", None), getattr(record, "state", "")
-    return part is None or states.begin(part, state)
-
-
-def is_worker() -> bool:
-    """Whether this process is a worker of a service."""
-    return multiprocessing.parent_process() is not None
 
 
 def set_log_level(settings: Settings) -> None:

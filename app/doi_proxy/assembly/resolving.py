@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from doi_proxy.assembly import upstreams
-from doi_proxy.assembly.allotment import AllottedBucket
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.shared_budget import SharedBucket
 from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import Observers
@@ -22,9 +17,8 @@ from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from doi_proxy.resolver.proof import Proofs
 from doi_proxy.resolver.resolution import TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.upstream.budget import TokenBucket
 from doi_proxy.upstream.routed import Upstream
-from doi_proxy.upstream.source import Priority, Source, Verification
+from doi_proxy.upstream.source import Source, Verification
 
 #: Seconds to wait for the upstream before a stale record is served instead. A reader does not leave in two seconds, and
 #: clients of the handle API time out after a few.
@@ -32,17 +26,10 @@ STALE_TIMEOUT: Final = 1.8
 #: Seconds before the next query for a name that is served stale after a failed query. A popular name costs a failing
 #: upstream two queries a minute.
 RECHECK: Final = 30.0
-#: Seconds between two reads of the store while another process queries the upstream for the same name.
-_POLL_INTERVAL: Final = 0.05
 #: Seconds before the next query for a name that the upstream refused, or whose record is unreadable.
 FAILURE_TTL: Final = 15.0
 #: Memory for the names whose queries failed, in bytes.
 _FAILURE_BYTES: Final = 4 * 1024 * 1024
-#: Tokens of a shared store that one process reserves at a time, at most.
-_ALLOTMENT: Final = 16
-#: Length of a lease on a query, in seconds. It is renewed while the query lasts.
-_LEASE: Final = 1.5
-
 
 UNOBSERVED: Final = Observers()
 
@@ -55,12 +42,6 @@ class Parts:
     cache: TieredStore
     upstream: Upstream
     resolver: Resolver
-    #: The budget's tokens, if other processes share them.
-    bucket: SharedBucket | None = None
-
-    async def read_tokens(self) -> float:
-        """The tokens of the budget, those of other processes included."""
-        return self.upstream.budget.tokens if self.bucket is None else await self.bucket.look()
 
 
 def assemble(
@@ -79,26 +60,21 @@ def assemble(
     queries, given the upstream. `timeouts` take the place of the usual ones.
     """
     cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
-    # To the upstream, all processes with this store are one client, also a command beside a running proxy.
-    is_stored = settings.store_url.partition(":")[0] != "memory"
-    rate, burst = settings.upstream_rate, settings.upstream_burst
-    bucket = SharedBucket(cache, rate, burst, upstreams.count_processes(settings)) if is_stored else None
     policy = read_ttl_policy(settings)
-    upstream = upstreams.open_upstream(settings, _allot(settings, bucket), cache, policy, clock, observers=observers)
+    upstream = upstreams.open_upstream(settings, cache, policy, clock, observers=observers)
     resolver = Resolver(
         cache,
         wrap_source(upstream.source) if wrap_source else upstream.source,
         clock,
         options=ResolverOptions(
             policy,
-            timeouts or read_resolver_timeouts(settings),
-            owner=f"{os.getpid()}-{uuid.uuid4().hex}" if _is_shared(settings) else None,
+            timeouts or read_resolver_timeouts(),
             proofs=Proofs(read_verification(settings)),
         ),
         failures=FailureMemory(ttl=FAILURE_TTL, most=upstreams.FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
         observer=observers.resolver,
     )
-    return Parts(settings, cache, upstream, resolver, bucket)
+    return Parts(settings, cache, upstream, resolver)
 
 
 def read_ttl_policy(settings: Settings) -> TtlPolicy:
@@ -117,22 +93,6 @@ def read_verification(settings: Settings) -> Verification:
     return settings.upstream_verify if any(map(upstreams.is_signed, urls)) else "never"
 
 
-def read_resolver_timeouts(settings: Settings) -> ResolverTimeouts:
+def read_resolver_timeouts() -> ResolverTimeouts:
     """How long the resolver waits."""
-    return ResolverTimeouts(
-        upstream=STALE_TIMEOUT,
-        recheck=RECHECK,
-        query=settings.upstream_timeout + upstreams.read_queue_timeouts()[Priority.PERSON],
-        lease=_LEASE,
-        poll=_POLL_INTERVAL,
-    )
-
-
-def _allot(settings: Settings, bucket: SharedBucket | None) -> TokenBucket | None:
-    if bucket is None:
-        return None
-    return AllottedBucket(bucket, burst=settings.upstream_burst, most=_ALLOTMENT, clock=time.monotonic)
-
-
-def _is_shared(settings: Settings) -> bool:
-    return settings.workers > 1 or urlsplit(settings.store_url).scheme not in ("memory", "sqlite")
+    return ResolverTimeouts(upstream=STALE_TIMEOUT, recheck=RECHECK)

@@ -15,7 +15,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.settings.cache import MIN_STORE_BYTES
 from doi_proxy.cache.late import LateStore
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.store import SharedStore, StoreUnavailable
+from doi_proxy.cache.store import Store, StoreUnavailable
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, StoreError
 from doi_proxy.store.stored_entry import STORE_FORMAT
@@ -65,7 +65,7 @@ def open_service_cache(
 
 def _open_store(
     settings: Settings, clock: Callable[[], float], *, read_only: bool = False, timeout: float | None = None
-) -> SharedStore | None:
+) -> Store | None:
     file = find_store_file(settings.store_url)
     before = _count_bytes(file)
     max_bytes = fitting_bytes(settings, file, before)
@@ -116,7 +116,7 @@ def _build_cache(
     settings: Settings,
     clock: Callable[[], float],
     observer: Callable[[str], None] | None,
-    store: SharedStore | None,
+    store: Store | None,
     late: LateStore | None = None,
 ) -> TieredStore:
     return TieredStore(

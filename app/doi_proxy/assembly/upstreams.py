@@ -5,20 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
 from doi_proxy.assembly.features import upstream_kinds
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.shared_budget import StorePause
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import Observers, SourceContext
 from doi_proxy.resolver.resolution import TtlPolicy
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream.breaker import Breaker
-from doi_proxy.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, TokenBucket
+from doi_proxy.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
+from doi_proxy.upstream.counted_bucket import CountedBucket
 from doi_proxy.upstream.guard import Guard, GuardedAgencies, UpstreamApi, UpstreamHealth
 from doi_proxy.upstream.local import SealedSource
 from doi_proxy.upstream.loop import read_loop_id
@@ -47,12 +48,10 @@ _UNATTENDED_TIMEOUT: Final = 60.0
 class _Upstreams:
     """Opens each upstream once, behind a guard, with one budget for all."""
 
-    def __init__(self, settings: Settings, context: SourceContext, observers: Observers, *, is_shared: bool) -> None:
-        """If the budget `is_shared`, other processes obey the pauses too, which are in the cache."""
+    def __init__(self, settings: Settings, context: SourceContext, observers: Observers) -> None:
         self._settings = settings
         self._context = context
         self._observers = observers
-        self._is_shared = is_shared
         self._timeouts = read_queue_timeouts()
         self.guards: dict[str, Guard] = {}
         self.agencies: dict[str, AgencySource] = {}
@@ -72,7 +71,7 @@ class _Upstreams:
         api = _open_api(settings, url, context)
         health = UpstreamHealth(
             Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
-            Pause(FIRST_PAUSE, _LONGEST_PAUSE, StorePause(context.cache, url) if self._is_shared else None),
+            Pause(FIRST_PAUSE, _LONGEST_PAUSE),
             _upstream_log(settings, number, url),
         )
         record = observers.upstream(number) if observers.upstream else None
@@ -89,22 +88,18 @@ class _Upstreams:
 
 def open_upstream(
     settings: Settings,
-    bucket: TokenBucket | None,
     cache: TieredStore,
     policy: TtlPolicy,
     clock: Callable[[], float],
     *,
     observers: Observers,
 ) -> Upstream:
-    """The upstreams behind their breakers and one budget. Raises ConfigurationError.
-
-    With a `bucket`, which other processes share, `cache` shares their pauses too.
-    """
-    budget = Budget(read_budget_limits(settings), time.monotonic, bucket=bucket)
+    """The upstreams behind their breakers and one budget. Raises ConfigurationError."""
+    budget = Budget(read_budget_limits(settings), time.monotonic, bucket=_open_counted_bucket(settings, cache))
     if settings.mode == "sealed":
         return Upstream(SealedSource(), SealedSource(), {}, budget)
     context = SourceContext(budget, cache, policy, clock)
-    upstreams = _Upstreams(settings, context, observers, is_shared=bucket is not None)
+    upstreams = _Upstreams(settings, context, observers)
     default = [upstreams.open(url) for url in settings.upstream_url]
     routes = {prefix: upstreams.open(url) for prefix, url in settings.upstream_route_urls.items()}
     is_routed = len(default) > 1 or routes or settings.value("local_records") is not None
@@ -115,12 +110,11 @@ def open_upstream(
 
 
 def read_budget_limits(settings: Settings) -> BudgetLimits:
-    """The limits of upstream queries of one process."""
+    """The limits of upstream queries of one instance: an equal part, but the whole rate where a store counts them."""
     return BudgetLimits(
-        rate=settings.upstream_rate,
-        burst=settings.upstream_burst,
-        # The processes divide the limit among them.
-        max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
+        rate=settings.upstream_rate / (1 if _counts_queries(settings) else settings.instances),
+        burst=max(1.0, settings.upstream_burst / settings.instances),
+        max_concurrency=max(1, settings.upstream_max_concurrency // settings.instances),
         reserved_for_people=RESERVED_SHARE,
         most_of_client=MOST_WAITING,
     )
@@ -175,6 +169,14 @@ def read_queue_timeouts() -> Mapping[Priority, float]:
     }
 
 
-def count_processes(settings: Settings) -> int:
-    """The processes that share the store and the budget, on all machines."""
-    return settings.workers * settings.upstream_machines
+def _counts_queries(settings: Settings) -> bool:
+    return urlsplit(settings.store_url).scheme not in ("memory", "sqlite")
+
+
+def _open_counted_bucket(settings: Settings, cache: TieredStore) -> CountedBucket | None:
+    """The tokens that the instances count in a server of their store. None without one."""
+    if not _counts_queries(settings):
+        return None
+    limits = read_budget_limits(settings)
+    spend = partial(cache.spend, "queries")
+    return CountedBucket(spend, limits.rate, limits.burst, settings.instances, time.monotonic)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.store import SharedStore, StoreStats
-from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError, StoreSlow
+from doi_proxy.cache.store import CountingStore, Store, StoreStats
+from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.system.incidents import Cause, Incidents
 
 log = logging.getLogger(__name__)
@@ -26,8 +26,6 @@ class TierCounters:
     """Counters since start-up. The resolver counts answers."""
 
     store_errors: int = 0
-    lease_fallbacks: int = 0  # leases of this process only, because the store failed
-    budget_fallbacks: int = 0  # tokens of this process only, because the store failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +95,12 @@ class Outage:
 
 
 class FallbackStore:
-    """What the processes that share a store agree on. If the store fails, it holds in this process only."""
+    """A store whose failures are noted, logged once for an outage, and count as a miss."""
 
     def __init__(
         self,
         memory: MemoryStore,
-        store: SharedStore | None,
+        store: Store | None,
         *,
         clock: Callable[[], float],
         observer: Callable[[str], None] | None = None,
@@ -113,76 +111,12 @@ class FallbackStore:
         self.store = store
         self._observer = observer
         self._outage = Outage(clock, time.monotonic, QUIET)
-        #: The buckets whose tokens come from this process, since the store failed.
-        self._own_buckets: set[str] = set()
-        #: Those of them that have given a token since.
-        self._spent_buckets: set[str] = set()
-        #: The buckets of which this process has taken tokens from the store.
-        self._known_buckets: set[str] = set()
         self.counters = TierCounters()
 
-    async def lease(self, key: str, owner: str, seconds: float) -> bool:
-        """Take the lease of a name; see Store. If the store fails, the lease holds in this process only."""
-        if self.store is not None:
-            taken = await self._try("lease", self.store.lease(key, owner, seconds), None)
-            if taken is not None:
-                return taken
-            self.counters.lease_fallbacks += 1
-        return await self.memory.lease(key, owner, seconds)
-
-    async def renew(self, key: str, owner: str, seconds: float) -> None:
-        """Let a lease end after `seconds` from now; see Store."""
-        await self.memory.renew(key, owner, seconds)
-        if self.store is not None:
-            await self._try("renew", self.store.renew(key, owner, seconds), None)
-
-    async def release(self, key: str, owner: str) -> None:
-        """Release a lease."""
-        await self.memory.release(key, owner)
-        if self.store is not None:
-            await self._try("release", self.store.release(key, owner), None)
-
-    async def take(
-        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, processes: int = 1
-    ) -> float:
-        """Take tokens; see Store. If the store fails, they come from a bucket of this process only.
-
-        That bucket has an equal part of the tokens that `processes` processes share. It is empty when the store begins
-        to fail, also at the start of a process: the tokens of the store may be spent. If it has given any, the bucket
-        of the store is empty when the store is back.
-        """
-        if self.store is not None:
-            wait = await self._try("take", self._take_from(self.store, bucket, rate, burst, leaving, count), None)
-            if wait is not None:
-                self._own_buckets.discard(bucket)
-                return wait
-            self.counters.budget_fallbacks += 1
-            if bucket not in self._own_buckets:
-                self._own_buckets.add(bucket)
-                await self.memory.back_off(bucket, 0.0)
-        # A bucket that cannot hold `count` tokens would never give them.
-        part = max(float(count), burst / processes)
-        wait = await self.memory.take(bucket, rate / processes, part, leaving / processes, count)
-        if wait == 0.0:
-            self._spent_buckets.add(bucket)
-        return wait
-
-    async def _take_from(
-        self, store: SharedStore, bucket: str, rate: float, burst: float, leaving: float, count: int
-    ) -> float:
-        if bucket in self._spent_buckets:
-            # The store has gained tokens for the time in which this process spent its own.
-            await store.back_off(bucket, 0.0)
-            self._spent_buckets.discard(bucket)
-        wait = await store.take(bucket, rate, burst, leaving, count, is_first=bucket not in self._known_buckets)
-        self._known_buckets.add(bucket)
-        return wait
-
-    async def back_off(self, bucket: str, seconds: float) -> None:
-        """Stop all processes from taking a token for `seconds`; if the store fails, only this process."""
-        await self.memory.back_off(bucket, seconds)
-        if self.store is not None:
-            await self._try("back_off", self.store.back_off(bucket, seconds), None)
+    async def spend(self, name: str) -> int | None:
+        """Count one query of all instances; see CountingStore. None if the store counts none, or fails."""
+        store: object = self.store
+        return await self._try("spend", store.spend(name), None) if isinstance(store, CountingStore) else None
 
     @property
     def incidents(self) -> Sequence[Incidents]:
@@ -208,9 +142,6 @@ class FallbackStore:
     async def _try(self, operation: str, work: Awaitable[Result], instead: Result) -> Result:
         try:
             result = await work
-        except BucketSettling:
-            # The store works.
-            return instead
         except StoreError as error:
             self._record_failure(operation, error)
             return instead
@@ -221,7 +152,7 @@ class FallbackStore:
         self.counters.store_errors += 1
         # One damaged entry is not an outage. A write that fails because of it is lost, as any other is.
         is_damage = operation == "get" and isinstance(error, DamagedEntry)
-        if not (is_damage or isinstance(error, StoreSlow)):
+        if not is_damage:
             self._outage.record_failure(operation, error.message, error.cause)
         if self._observer is not None:
             self._observer(operation)

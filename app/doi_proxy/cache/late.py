@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.store import Store
 from doi_proxy.errors import StoreError
 from doi_proxy.system.incidents import Cause, Incidents
 
@@ -17,9 +17,7 @@ log = logging.getLogger(__name__)
 class LateStore:
     """Opens a store later. `open_store` raises StoreError while the store cannot be opened."""
 
-    def __init__(
-        self, open_store: Callable[[], SharedStore | None], clock: Callable[[], float], reason: str = ""
-    ) -> None:
+    def __init__(self, open_store: Callable[[], Store | None], clock: Callable[[], float], reason: str = "") -> None:
         """`reason` says why the store could not be opened at the start. Without one, it is open.
 
         `clock` gives seconds since the epoch.
@@ -45,7 +43,7 @@ class LateStore:
         self.used.clear()
         log.error("%s", error.message)
 
-    async def open(self) -> SharedStore | None:
+    async def open(self) -> Store | None:
         """The store, None if it still cannot be opened. Each new reason is logged once."""
         try:
             store = await asyncio.to_thread(self._open_store)
@@ -66,7 +64,7 @@ class LateStore:
         self._logged = ""
         return store
 
-    async def replace(self, before: SharedStore | None) -> None:
+    async def replace(self, before: Store | None) -> None:
         """The cache uses the store. Close the one that it used before."""
         self.used.set()
         if before is not None:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import chain
 from typing import Final
 
-from cachetools import FIFOCache, LRUCache
-
-from doi_proxy.cache.coordination import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCEMENTS, Changes
 from doi_proxy.cache.doorkeeper import Doorkeeper
 from doi_proxy.cache.entry import Entry, bound_times, loses_proof
 from doi_proxy.cache.purges import EVERYTHING, NOT_FOUND, Purges, has_many_keys
-from doi_proxy.cache.store import StoreStats
-from doi_proxy.rationing.token_bucket import Bucket, back_off, drop_gains, take_token
+from doi_proxy.cache.store import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCEMENTS, Changes, StoreStats
 
 #: Bytes of one table, at most. CPython builds a table anew now and then: 4 ms at 12,500 entries, 75 ms at 400,000.
 _TABLE_BYTES: Final = 8 * 2**20
@@ -29,10 +24,6 @@ _MAX_EXPIRING: Final = 100_000
 _MAX_EXPIRED: Final = 10_000
 #: Keys that are looked at in one step. 1,000 that are dropped take 2 ms.
 _KEYS_A_STEP: Final = 1_000
-#: Leases of one process. The oldest lease is dropped first.
-_MAX_LEASES: Final = 10_000
-#: Buckets of one process. The least recently used is dropped first. A dropped bucket starts full again.
-_MAX_BUCKETS: Final = 10_000
 
 
 class MemoryStore:
@@ -42,11 +33,8 @@ class MemoryStore:
     one with 300 B takes 725 B.
     """
 
-    def __init__(self, max_bytes: int, *, clock: Callable[[], float], timer: Callable[[], float] | None = None) -> None:
-        """`max_bytes` limits the sum of the entries' `size`. `clock` gives seconds since the epoch.
-
-        `timer` counts the seconds of leases and buckets; without it, it is the monotonic clock.
-        """
+    def __init__(self, max_bytes: int, *, clock: Callable[[], float]) -> None:
+        """`max_bytes` limits the sum of the entries' `size`. `clock` gives seconds since the epoch."""
         #: Each in the order of its last use. An entry is in one table, since each that a hit touches is a miss of the
         #: CPU's caches.
         self._tables: list[OrderedDict[str, Entry]] = [
@@ -56,11 +44,8 @@ class MemoryStore:
         self._bytes, self._max_bytes = 0, max_bytes
         #: The number of entries that were evicted for lack of room.
         self.evictions = 0
-        self._clock, self._timer = clock, timer or time.monotonic
+        self._clock = clock
         self._doorkeeper = Doorkeeper()
-        #: The owner and the end of each lease.
-        self._leases: FIFOCache[str, tuple[str, float]] = FIFOCache(_MAX_LEASES)
-        self._buckets: LRUCache[str, Bucket] = LRUCache(_MAX_BUCKETS)
         self._expiring: deque[tuple[float, str]] = deque(maxlen=_MAX_EXPIRING)
         self._announced: deque[str] = deque()
         self._announced_bytes = 0
@@ -232,38 +217,6 @@ class MemoryStore:
         if missed > len(self._announced):
             return Changes(now, overrun=True)
         return Changes(now, tuple(self._announced)[len(self._announced) - missed :])
-
-    async def lease(self, key: str, owner: str, seconds: float) -> bool:
-        """See Store."""
-        now, lease = self._timer(), self._leases.get(key)
-        # One that ends much later than a new one would was taken before the clock was set back; see Store.
-        if lease is not None and now < lease[1] <= now + 2 * seconds:
-            return False
-        self._leases[key] = (owner, now + seconds)
-        return True
-
-    async def renew(self, key: str, owner: str, seconds: float) -> None:
-        """See Store."""
-        if self._leases.get(key, (None, 0.0))[0] == owner:
-            self._leases[key] = (owner, self._timer() + seconds)
-
-    async def release(self, key: str, owner: str) -> None:
-        """See Store."""
-        if self._leases.get(key, (None, 0.0))[0] == owner:
-            del self._leases[key]
-
-    async def take(
-        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
-    ) -> float:
-        """See Store."""
-        known, now = self._buckets.get(bucket), self._timer()
-        known = drop_gains(known, now) if is_first else known
-        self._buckets[bucket], wait = take_token(known, now, rate, burst, leaving, count)
-        return wait
-
-    async def back_off(self, bucket: str, seconds: float) -> None:
-        """See Store."""
-        self._buckets[bucket] = back_off(self._buckets.get(bucket), self._timer(), seconds)
 
     async def stats(self) -> StoreStats:
         """See Store."""

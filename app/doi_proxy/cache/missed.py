@@ -11,7 +11,7 @@ from typing import Final
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.purges import MAX_LATE_PURGES, Purges
 from doi_proxy.cache.purging import delete_purged
-from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.store import Store
 
 #: Bytes of the keys that are kept one by one.
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -27,7 +27,7 @@ class Missed:
     """The records and the purges that one store missed."""
 
     def __init__(self) -> None:
-        #: Keys of records, with whether other processes must drop their copy.
+        #: Keys of records, with whether other instances must drop their copy.
         self._keys: dict[str, bool] = {}
         self._bytes = 0
         self._is_everything = False
@@ -50,7 +50,7 @@ class Missed:
         self._keys.clear()
         self._bytes, self._is_everything = 0, True
 
-    async def write(self, store: SharedStore, memory: MemoryStore, purges: Purges, now: float) -> None:
+    async def write(self, store: Store, memory: MemoryStore, purges: Purges, now: float) -> None:
         """Write to the store what it missed. Raises StoreError when it fails again; the rest stays.
 
         `purges` are those of the last hour, by any process.
@@ -66,7 +66,7 @@ class Missed:
                 await store.flush()
             entry = memory.peek(key)
             if entry is not None and entry.is_confirmed:
-                # A purge by another process can be newer than the record. One by this process is older: memory has it.
+                # A purge by another instance can be newer than the record. One by this process is older: memory has it.
                 sent_at = None if purges.refuses(key, 0.0, now) else entry.fetched_at
                 await store.put(entry, announce=self._keys.get(key, False), unless_newer=True, sent_at=sent_at)
             if self._keys.pop(key, None) is not None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from doi_proxy.cache import purges
-from doi_proxy.cache.store import SharedStore, change_note
+from doi_proxy.cache.store import Store, change_note
 
 log = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 WORKS: Final = "works"
 
 
-async def forget_works(store: SharedStore, scopes: frozenset[str]) -> None:
+async def forget_works(store: Store, scopes: frozenset[str]) -> None:
     """Drop the lines of names of scopes from the note of works."""
     await change_note(store, WORKS, partial(_drop_lines, scopes))
 
@@ -25,10 +25,10 @@ def _drop_lines(scopes: frozenset[str], note: bytes | None) -> bytes:
     return "\n".join(line for line in lines if scopes.isdisjoint(purges.scopes_of(line.partition("\t")[0]))).encode()
 
 
-async def delete_purged(store: SharedStore, scope: str, at: float, *, announce: bool) -> None:
+async def delete_purged(store: Store, scope: str, at: float, *, announce: bool) -> None:
     """Delete the entries of a scope that were fetched before a purge at `at`, which the store has missed.
 
-    With `announce`, the other processes have missed it too. Raises StoreError.
+    With `announce`, the other instances have missed it too. Raises StoreError.
     """
     if scope == purges.UNKNOWN:
         log.warning("The store is purged completely: it missed more than %d purges.", purges.MAX_LATE_PURGES)

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
-from doi_proxy.cache.coordination import Coordination
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import StoreError
+
+#: Announcements that a store keeps. An instance that missed more than these drops its whole memory tier.
+MAX_ANNOUNCEMENTS: Final = 5_000
+#: Bytes of those that memory and a SQLite file keep. A name has 8,192 bytes at most, and one from the field about 25.
+MAX_ANNOUNCED_BYTES: Final = 1024 * 1024
+#: An announcement that registry records have changed, whichever they are. A name has no control characters.
+REGISTRY_CHANGED: Final = "\tregistry"
 
 
 class StoreUnavailable(StoreError):
@@ -36,8 +42,20 @@ class StoreStats:
     is_read_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The announcements after a cursor: the `cursor` for the next call, and the keys to drop from memory.
+
+    With `overrun`, announcements were lost, and the whole memory tier must be dropped.
+    """
+
+    cursor: str
+    keys: tuple[str, ...] = ()
+    overrun: bool = False
+
+
 class Store(Protocol):
-    """Entries by key. Every method may raise StoreError."""
+    """Entries by key, and the feed of names to forget. Every method may raise StoreError."""
 
     async def get(self, key: str) -> Entry | None:
         """The entry, or None if there is none or its hard expiry has passed.
@@ -48,9 +66,9 @@ class Store(Protocol):
     async def put(
         self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
     ) -> None:
-        """Store an entry, replacing the previous one. With `announce`, other processes drop their copy from memory.
+        """Store an entry, replacing the previous one. With `announce`, other instances drop their copy from memory.
 
-        The entry is visible to this process immediately, and to other processes at the latest after `flush`. It is not
+        The entry is visible to this process immediately, and to other instances at the latest after `flush`. It is not
         stored if its key was purged after `sent_at`, the time at which its query was sent. With `unless_newer`, it
         does not replace a usable entry that was fetched later. An entry that is not verified never replaces a fresh
         verified one; the key is announced, because processes may have it in memory. All is decided together with the
@@ -66,7 +84,10 @@ class Store(Protocol):
         """
 
     async def announce(self, scope: str) -> None:
-        """Let other processes drop their copies of a scope, or see REGISTRY_CHANGED. Durable after `flush`."""
+        """Let other instances drop their copies of a scope, or see REGISTRY_CHANGED. Durable after `flush`."""
+
+    async def changes(self, cursor: str | None) -> Changes:
+        """The announcements after `cursor`. None returns only a cursor for the next call."""
 
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """The entries whose key begins with `prefix`, in SQLite in key order. Pages have a limited size.
@@ -84,7 +105,7 @@ class Store(Protocol):
         """The state of the store. This does not visit every entry."""
 
     async def flush(self) -> None:
-        """Return when all earlier changes are durable and visible to all processes."""
+        """Return when all earlier changes are durable and visible to all instances."""
 
     async def close(self) -> None:
         """Flush, and close files, connections and threads."""
@@ -99,11 +120,14 @@ class ImmediateStore(Protocol):
 
 
 @runtime_checkable
-class PatientStore(Protocol):
-    """A store on another machine, which can be too slow for a look-up."""
+class CountingStore(Protocol):
+    """A store that counts the queries of all instances, so that they share one rate exactly."""
 
-    async def get_late(self, key: str) -> Entry | None:
-        """The same as `Store.get`, with a longer timeout. Raises StoreError."""
+    async def spend(self, name: str) -> int:
+        """Count one query in the counter `name`, and return the number of all that were counted. Raises StoreError.
+
+        A counter that nobody uses for a while begins anew.
+        """
 
 
 @runtime_checkable
@@ -142,12 +166,8 @@ class SearchableStore(Protocol):
         """The candidates that the store has, and the registry keys next to `key`. Likely candidates come first."""
 
 
-class SharedStore(Store, Coordination, Protocol):
-    """A store and what the processes that share it agree on: SQLite, Valkey, or memory for one process."""
-
-
-async def change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
-    """Replace the value of a note by what `change`, in a thread, returns for it. Another process may change it too."""
+async def change_note(store: Store, name: str, change: Callable[[bytes | None], bytes]) -> None:
+    """Replace the value of a note by what `change`, in a thread, returns for it. Another instance may change it too."""
     before = await store.read_note(name)
     if (after := await asyncio.to_thread(change, before)) != (before or b""):
         await store.write_note(name, after)

@@ -12,7 +12,6 @@ from cachetools import LRUCache
 from msgspec.structs import replace
 
 from doi_names.name import fold
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, REGISTRY_CHANGED
 from doi_proxy.cache.entry import MAX_SKEW, Entry, bound_times, expire_unverified, loses_proof
 from doi_proxy.cache.fallback import FallbackStore, TierStats
 from doi_proxy.cache.late import LateStore
@@ -21,10 +20,11 @@ from doi_proxy.cache.missed import Missed
 from doi_proxy.cache.purges import MAX_LATE_PURGES, MAX_PURGES, UNKNOWN, Purges
 from doi_proxy.cache.purging import delete_purged, forget_works
 from doi_proxy.cache.store import (
+    MAX_ANNOUNCEMENTS,
+    REGISTRY_CHANGED,
     ImmediateStore,
-    PatientStore,
     RecordStore,
-    SharedStore,
+    Store,
     StoreLost,
     StoreStats,
     change_note,
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 #: Entries of memory that are deleted in one turn.
 _ENTRIES_A_TURN: Final = 250
-#: Seconds between two reads of the announcements of other processes. A purge takes effect within twice this.
+#: Seconds between two reads of the announcements of other instances. A purge takes effect within twice this.
 WATCH_INTERVAL: Final = 1.0
 #: A store has the end of a TTL rounded down by less than this, in seconds.
 _STORED_STEP: Final = 1.0
@@ -48,7 +48,7 @@ class TieredStore(FallbackStore):
     def __init__(
         self,
         memory: MemoryStore,
-        store: SharedStore | None,
+        store: Store | None,
         *,
         clock: Callable[[], float],
         ceiling: float,
@@ -80,24 +80,22 @@ class TieredStore(FallbackStore):
         #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
         #: import changes more records than can be announced or dropped one by one.
         self.edition = 0
-        #: Whether this process has replaced a registry record that other processes may have in memory.
+        #: Whether this process has replaced a registry record that other instances may have in memory.
         self._has_confirmed = False
 
     def last_purge(self, *scopes: str) -> float:
         """The last purge of these scopes in the last hour or more, in seconds since the epoch. 0.0 without one."""
         return max(self._purges.get(scope, 0.0) for scope in scopes)
 
-    def _use(self, store: SharedStore | None) -> None:
+    def _use(self, store: Store | None) -> None:
         given: object = store
         self.store = store
         self._read_now = given.read_now if isinstance(given, ImmediateStore) else None
-        #: Whether `get_late` may find what another read did not.
-        self.is_patient = isinstance(given, PatientStore)
 
     async def get(self, key: str, *, newest: bool = False) -> Entry | None:
         """The entry from memory, or from the store if memory has none or a stale one.
 
-        Another process may have refreshed a stale entry, so the newer one wins. For the `newest` entry of any process,
+        Another instance may have refreshed a stale entry, so the newer one wins. For the `newest` one of all instances,
         the store is read even if memory has a fresh one.
         """
         cached = self.memory.peek(key)
@@ -116,17 +114,6 @@ class TieredStore(FallbackStore):
             return None  # `get` meets the same error, and reports it
         self._outage.record_success("get")
         return self._choose(None, self._bound(stored))
-
-    async def get_late(self, key: str) -> bool:
-        """Read the store again before a refusal, with a longer timeout if it has one: another process may have stored
-        an answer since the last read, or that read may have failed. Returns whether memory has a newer entry now.
-        """
-        known = self.memory.peek(key)
-        found = self._choose(known, await self._read_store(key, is_late=True))
-        if found is None or found is known or not (found.is_confirmed and found.is_usable(self._clock())):
-            return False
-        self.memory.keep(found)
-        return True
 
     def _choose(self, cached: Entry | None, stored: Entry | None) -> Entry | None:
         """The entry of memory or of the store. Memory admits it, or a copy of a registry record."""
@@ -151,7 +138,7 @@ class TieredStore(FallbackStore):
     async def put(
         self, entry: Entry, announce: bool = False, *, sent_at: float | None = None, unless_newer: bool = False
     ) -> None:
-        """Put an entry into both tiers. With `announce`, other processes drop their copy from memory.
+        """Put an entry into both tiers. With `announce`, other instances drop their copy from memory.
 
         It is not put if its key was purged after its query was sent at `sent_at`, or if it is not verified and would
         replace a fresh verified one. For `unless_newer`, see Store.
@@ -177,7 +164,7 @@ class TieredStore(FallbackStore):
             newest = None
         elif newest and (newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now))):
             return False
-        # Another process may fetch the record until this one is written, so the store compares again.
+        # Another instance may fetch the record until this one is written, so the store compares again.
         await self.put(entry, announce=newest is not None, unless_newer=True)
         return True
 
@@ -202,7 +189,7 @@ class TieredStore(FallbackStore):
             self._missed.add(entry.key, announce=announce)
 
     async def begin_purge(self, scope: str, dropped: list[str] | None = None) -> None:
-        """Refuse the answers to earlier queries, in all processes, and drop the entries of `scope` from memory.
+        """Refuse the answers to earlier queries, in all instances, and drop the entries of `scope` from memory.
 
         `scope` is a key, a prefix with a slash at its end, or "" for everything. The caller deletes or expires the
         entries in the store afterwards. With memory alone, nothing is dropped here. `dropped` gets the dropped keys.
@@ -220,7 +207,7 @@ class TieredStore(FallbackStore):
         await self.forget_works([scope])
 
     async def end_purge(self, scope: str) -> None:
-        """Let other processes drop what they read before the caller deleted it without announcing it."""
+        """Let other instances drop what they read before the caller deleted it without announcing it."""
         if self.store is not None:
             await self._try("announce", self.store.announce(scope), None)
             await self.flush()
@@ -231,7 +218,7 @@ class TieredStore(FallbackStore):
             await self._try("write_note", forget_works(self.store, frozenset(scopes)), None)
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:
-        """Delete an entry in both tiers and, with `announce`, in other processes. Returns whether there was one."""
+        """Delete an entry in both tiers and, with `announce`, in other instances. Returns whether there was one."""
         if announce:
             self._purges.record(key, self._clock())
         existed = self.memory.drop(key)
@@ -348,7 +335,7 @@ class TieredStore(FallbackStore):
         """Whether there is a store that could not be opened yet."""
         return self._late is not None
 
-    async def wait_for_store(self) -> SharedStore | None:
+    async def wait_for_store(self) -> Store | None:
         """The store, once it is open. None if there is only memory."""
         if self._late is not None:
             await self._late.used.wait()
@@ -360,7 +347,7 @@ class TieredStore(FallbackStore):
         if late is None or (store := await late.open()) is None:
             return
         for scope, at in tuple(self._purges.items()):
-            # The other processes open it too, and know their purges.
+            # The other instances open it too, and know their purges.
             with suppress(StoreError):
                 await delete_purged(store, scope, at, announce=False)
         self._missed.purges.clear()
@@ -387,7 +374,7 @@ class TieredStore(FallbackStore):
             self._late.lose(error)
 
     async def forget_announced(self) -> None:
-        """Drop the entries that other processes announced since the last call. The first call only sets the cursor."""
+        """Drop the entries that other instances announced since the last call. The first call only sets the cursor."""
         if self.store is None:
             return
         # Two calls at a time would read the same changes, and record a purge again, at a later time.
@@ -413,8 +400,8 @@ class TieredStore(FallbackStore):
     async def _has_newest(self, key: str) -> bool:
         """Whether memory has the entry of the store, after an announcement that may be this process's own.
 
-        Dropped, the record would be missing if the store fails before the next request for it. One that another process
-        has made stale is fresh for longer in memory than in the store.
+        Dropped, the record would be missing if the store fails before the next request for it. One that another
+        instance has made stale is fresh for longer in memory than in the store.
         """
         del self._own_changes[hash(key)]
         known, stored = self.memory.peek(key), await self._read_store(key)
@@ -426,9 +413,9 @@ class TieredStore(FallbackStore):
         )
 
     async def announce_confirmed(self) -> None:
-        """Let other processes read registry records again, if the upstream has answered about one since the last call.
+        """Let other instances read registry records again, if the upstream has answered about one since the last call.
 
-        One announcement stands for all records: one for each would empty the memory of every process.
+        One announcement stands for all records: one for each would empty the memory of every instance.
         """
         if self._has_confirmed and isinstance(self.store, RecordStore):
             self._has_confirmed = False
@@ -446,12 +433,8 @@ class TieredStore(FallbackStore):
         async for key in self.memory.walk():
             self.memory.bound_times(key, self._ceiling)
 
-    async def _read_store(self, key: str, *, is_late: bool = False) -> Entry | None:
-        if (store := self.store) is None:
-            return None
-        patient: object = store
-        read = patient.get_late if is_late and isinstance(patient, PatientStore) else store.get
-        return self._bound(await self._try("get", read(key), None))
+    async def _read_store(self, key: str) -> Entry | None:
+        return None if self.store is None else self._bound(await self._try("get", self.store.get(key), None))
 
     def _bound(self, stored: Entry | None) -> Entry | None:
         """What an entry of the store counts as in this process. One that missed a purge still has what was purged."""

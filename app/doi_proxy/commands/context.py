@@ -105,5 +105,6 @@ class ParsedContext:
 
     def _flags(self) -> dict[str, str | None]:
         from doi_proxy.assembly.settings import Settings
+        from doi_proxy.system.options import DEPRECATED
 
-        return {name: getattr(self._namespace, name, None) for name in Settings.model_fields}
+        return {name: getattr(self._namespace, name, None) for name in (*Settings.model_fields, *DEPRECATED)}

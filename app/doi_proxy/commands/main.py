@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
 #: The settings that `serve --help` lists.
-_SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "workers", "upstream_contact")
+_SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "instances", "upstream_contact")
 #: Errors of an output that takes no more: a full disk, a quota, a file of the largest size, a broken disk, a pipe.
 _UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
 #: The characters of a path that a message shows.
@@ -188,7 +188,7 @@ def _add_settings(command: argparse.ArgumentParser, shown: Collection[str]) -> N
 def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] | None = None) -> None:
     """Add the flags of all settings, of which the help has those `shown`, by default all."""
     from doi_proxy.assembly.settings import Settings
-    from doi_proxy.system.options import flag_of, variable
+    from doi_proxy.system.options import DEPRECATED, flag_of, variable
     from doi_proxy.system.setting_values import write_default
 
     title, text = "settings", "each is also an environment variable and a line of the TOML file"
@@ -202,6 +202,8 @@ def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] 
             metavar="VALUE",
             help=text if shown is None or name in shown else argparse.SUPPRESS,
         )
+    for name in DEPRECATED:
+        group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=argparse.SUPPRESS)
 
 
 class _PrintVersion(argparse.Action):

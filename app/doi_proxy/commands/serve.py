@@ -1,40 +1,30 @@
-"""`doi-proxy serve`: one process, or a supervisor and its workers."""
+"""`doi-proxy serve`: opens the sockets, builds the application, and serves it until a signal."""
 
 from __future__ import annotations
 
 import faulthandler
 import io
 import logging
-import multiprocessing
 import os
-import signal
 import socket
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from typing import Final
 
-from doi_proxy.assembly.lifecycle import Lifecycle, merge, reload_settings
-from doi_proxy.assembly.program_log import begin_logging, set_log_level
+from doi_proxy.assembly.lifecycle import Lifecycle, reload_settings
+from doi_proxy.assembly.program_log import begin_logging
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.stores import describe_left_file, fitting_bytes
 from doi_proxy.commands.imports import collect_nothing
 from doi_proxy.commands.signal_server import SignalServer, ignore_hangup
-from doi_proxy.commands.supervisor import Supervisor
 from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier, read_watchdog, take_socket
-from doi_proxy.commands.worker import WorkerServer
-from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.main import check, create
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.main import create
 from doi_proxy.server import http_server
 from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.certificate_check import find_certificate_problems
 from doi_proxy.server.listening import UNIX, listen, listen_at
-from doi_proxy.sharing.events import Event, EventLog
-from doi_proxy.sharing.folder import FOLDER_VARIABLE, temporary_folder
-from doi_proxy.sharing.memory import SharedMemory, Use, create_memories
-from doi_proxy.sharing.states import SharedStates
 from doi_proxy.store.url import find_store_file
 from doi_proxy.system.check import Inspection, find_deprecated
 from doi_proxy.web.application import Application
@@ -45,7 +35,7 @@ log = logging.getLogger(__name__)
 MAIN: Final = "port"
 #: Connections that are accepted in one turn of the event loop: libuv accepts one for each handle of a socket.
 ACCEPTED_A_TURN: Final = 8
-Sockets = Mapping[str, socket.socket]
+Sockets = Sequence[tuple[str, socket.socket]]
 
 
 def serve(load: Callable[[], Settings]) -> int:
@@ -65,18 +55,14 @@ def serve(load: Callable[[], Settings]) -> int:
     sockets = _open_sockets(settings)
     notifier = Notifier(os.environ.get(SOCKET_VARIABLE), read_watchdog(os.environ))
     try:
-        run = _serve_alone if settings.workers == 1 else _supervise
-        return 0 if run(settings, load, sockets, notifier, certificate) else 1
+        return 0 if _run(settings, load, sockets, notifier, certificate) else 1
     finally:
-        for listening in sockets.values():
+        for _, listening in sockets:
             listening.close()
 
 
 def _write_at_once() -> None:
-    """Replace standard output and error by streams without a buffer.
-
-    What a full disk refuses stays in a buffer, and the flush before the start of a worker would end the service.
-    """
+    """Replace standard output and error by streams without a buffer: what a full disk refuses would stay in it."""
     for name in ("stdout", "stderr"):
         with suppress(AttributeError, OSError):  # None if it was closed, and a test's stream has no descriptor
             raw = io.FileIO(getattr(sys, name).fileno(), "w", closefd=False)
@@ -84,20 +70,21 @@ def _write_at_once() -> None:
             setattr(sys, name, stream)
 
 
-def _further_addresses(settings: Settings) -> dict[str, str]:
-    """The addresses of further listeners, by their setting."""
-    names = ("admin_listen",) if settings.value("admin_token") is not None else ()
-    return {name: address for name in (*names, "native_listen") if (address := settings.value(name)) is not None}
+def _further_addresses(settings: Settings) -> list[tuple[str, str]]:
+    """The addresses of further listeners, each with its setting."""
+    native = settings.value("native_listen")
+    found = [("management_listen", address) for address in settings.management_listen]
+    return found if native is None else [*found, ("native_listen", native)]
 
 
 def _open_sockets(settings: Settings) -> Sockets:
-    """The socket of the service, and those of further listeners by their setting. Raises DoiProxyError."""
-    sockets = {MAIN: take_socket(os.environ) or listen(settings.host, settings.port)}
+    """The socket of the service, then those of further listeners, each with its setting. Raises DoiProxyError."""
+    sockets = [(MAIN, take_socket(os.environ) or listen(settings.host, settings.port))]
     try:
-        for name, address in _further_addresses(settings).items():
-            sockets[name] = listen_at(address)
+        for name, address in _further_addresses(settings):
+            sockets.append((name, listen_at(address)))
     except DoiProxyError:
-        for listening in sockets.values():
+        for _, listening in sockets:
             listening.close()
         raise
     return sockets
@@ -105,10 +92,10 @@ def _open_sockets(settings: Settings) -> Sockets:
 
 def _further_listeners(application: Application, sockets: Sockets) -> list[http_server.FurtherListener]:
     """The listeners besides that of the service."""
-    return [http_server.FurtherListener(served, sockets[name]) for name, served in application.listeners.items()]
+    return [http_server.FurtherListener(application.listeners[name], listening) for name, listening in sockets[1:]]
 
 
-def _serve_alone(
+def _run(
     settings: Settings,
     load: Callable[[], Settings],
     sockets: Sockets,
@@ -118,7 +105,7 @@ def _serve_alone(
     lifecycle = Lifecycle(settings)
     with collect_nothing():
         application = create(settings, lifecycle=lifecycle)
-    status = _announce(settings, sockets[MAIN])
+    status = _announce(settings, sockets[0][1])
 
     def reload() -> None:
         notifier.reloading()
@@ -135,95 +122,13 @@ def _serve_alone(
     further = _further_listeners(application, sockets)
     server = SignalServer(application, server_options(settings, certificate), events, reload, further)
     register(server, lifecycle)
-    server.run(sockets=handles_of(sockets[MAIN]))
+    server.run(sockets=handles_of(sockets[0][1]))
     return server.started
 
 
 def handles_of(listening: socket.socket) -> list[socket.socket]:
-    """The socket and handles of it, for a service of one process.
-
-    Among workers, the first to wake would accept as many connections as it has handles, and keep them.
-    """
+    """The socket, and handles of it."""
     return [listening, *(listening.dup() for _ in range(ACCEPTED_A_TURN - 1))]
-
-
-def _supervise(
-    settings: Settings,
-    load: Callable[[], Settings],
-    sockets: Sockets,
-    notifier: Notifier,
-    certificate: Certificate,
-) -> bool:
-    in_force = settings
-
-    def reload() -> Settings | None:
-        nonlocal in_force
-        notifier.reloading()
-        fresh = reload_settings(in_force, load)
-        in_force = in_force if fresh is None else merge(in_force, fresh)
-        set_log_level(in_force)
-        # For a worker that is started later. The workers report a certificate that cannot be used.
-        with suppress(ConfigurationError):
-            certificate.replace(in_force.tls_cert, in_force.tls_key)
-            log_warnings(in_force)
-        return None if fresh is None else in_force
-
-    with temporary_folder() as folder:
-        os.environ[FOLDER_VARIABLE] = str(folder)
-        check(settings)
-        memories = create_memories(folder)
-        status = f"{_announce(settings, sockets[MAIN])}, {settings.workers} workers"
-        events = EventLog(memories["events"])
-
-        def record_end(worker: str, cause: str, sign: str) -> None:
-            events.add(Event("worker", int(time.time()), detail=worker, cause=cause, sign=sign))
-
-        return Supervisor(
-            lambda pipe: work(in_force, sockets, pipe, certificate, memories),
-            settings.workers,
-            [*sockets.values()],
-            http_server.Events(
-                lambda: _report_ready(notifier, status),
-                notifier.stopping,
-                notifier.alive,
-                record_end,
-            ),
-            reload=reload,
-            seconds_to_end=http_server.GRACE,
-        ).run()
-
-
-def work(
-    settings: Settings,
-    sockets: Sockets,
-    pipe: Connection,
-    certificate: Certificate,
-    memories: Mapping[Use, SharedMemory],
-) -> None:
-    """Serve as one of several workers, until the supervisor sends END through the pipe."""
-    ignore_hangup()
-    begin_logging(settings, SharedStates(memories["log"]))
-    lifecycle = Lifecycle(settings)
-    lifecycle.request_reload, lifecycle.memories = _hang_up_supervisor, memories
-    try:
-        with collect_nothing():
-            application = create(settings, lifecycle=lifecycle)
-    except DoiProxyError as error:
-        log.error("the worker cannot start: %s", error.message)
-        sys.exit(1)
-    options, further = server_options(settings, certificate), _further_listeners(application, sockets)
-    server = WorkerServer(application, options, pipe, lifecycle, further)
-    lifecycle.send_change = server.send_change
-    register(server, lifecycle)
-    server.run(sockets=[sockets[MAIN]])
-
-
-def _hang_up_supervisor() -> None:
-    """Make the supervisor reload the settings and send them to every worker."""
-    supervisor = multiprocessing.parent_process()
-    # If it has ended, another process may have its number.
-    if supervisor is not None and supervisor.pid == os.getppid():
-        os.kill(supervisor.pid, signal.SIGHUP)
 
 
 def register(server: http_server.HttpServer, lifecycle: Lifecycle) -> None:
@@ -260,8 +165,9 @@ def _name_address(listening: socket.socket, scheme: str) -> str:
 def _announce(settings: Settings, listening: socket.socket) -> str:
     """Log the address of the service. Returns the status text for systemd."""
     address = _name_address(listening, "https" if settings.tls_cert else "http")
-    log.info("starting on %s", address)
-    for name, further in _further_addresses(settings).items():
+    instance = f" as instance {settings.instance}" if settings.instance else ""
+    log.info("starting on %s%s", address, instance)
+    for name, further in _further_addresses(settings):
         log.info("%s: listening on %s", name, further)
     if (left := describe_left_file(settings)) is not None:
         log.warning("%s; name that file in store_url to end this warning", left)
@@ -274,7 +180,7 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
             "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to an "
             "e-mail address or a URL"
         )
-    return f"serving on {address}"
+    return f"serving on {address}{instance}"
 
 
 def log_warnings(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""The server of a single process: SIGTERM and SIGINT drain it, SIGHUP reloads its settings."""
+"""The server of `doi-proxy serve`: SIGTERM and SIGINT drain it, SIGHUP reloads its settings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any, Final
 from doi_proxy.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-#: Seconds between two calls of the event `alive`.
-_ALIVE_INTERVAL: Final = 1.0
 
 
 class SignalServer(HttpServer):
@@ -36,15 +34,10 @@ class SignalServer(HttpServer):
         for number in _ENDING:
             loop.add_signal_handler(number, self._drain_at_signal)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        self._report_alive()
         yield
         loop.remove_signal_handler(signal.SIGHUP)
         # The default action of SIGHUP would kill the process during its shutdown.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    def _report_alive(self) -> None:
-        self._events.alive()
-        asyncio.get_running_loop().call_later(_ALIVE_INTERVAL, self._report_alive)
 
     def _drain_at_signal(self) -> None:
         # From now on the kernel kills the process at the next signal, even if the event loop hangs.

@@ -6,10 +6,9 @@ folder of a feature, and of those that need it, leaves a program that works with
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from doi_proxy.errors import ConfigurationError
@@ -28,11 +27,10 @@ if TYPE_CHECKING:
     from doi_proxy.resolver.resolver import Resolver
     from doi_proxy.server.connections import Connections
     from doi_proxy.server.prepared_answers import PreparedAnswers
-    from doi_proxy.sharing.events import EventLog
-    from doi_proxy.sharing.memory import SharedMemory, Use
     from doi_proxy.store.url import Opener
     from doi_proxy.system.background import Service
     from doi_proxy.system.check import Finding, Inspection
+    from doi_proxy.system.events import EventLog
     from doi_proxy.system.meter import Meter
     from doi_proxy.system.options import Settings, SettingsGroup
     from doi_proxy.upstream.budget import Budget, TokenBucket
@@ -59,8 +57,6 @@ class Core:
     prefixes: PrefixChain
     destinations: Destinations
     link: Link
-    #: The tokens of the upstream's budget, those of other processes included.
-    read_tokens: Callable[[], Awaitable[float]]
     #: The prepared answers, once there are some.
     prepared: list[PreparedAnswers]
     #: The share of that budget for what no client requested.
@@ -99,14 +95,6 @@ class Reloads(Protocol):
     reloads: int
     reload_failed: bool
     request_reload: Callable[[], None] | None
-    #: What the workers of this machine share. A process alone has them for itself.
-    memories: Mapping[Use, SharedMemory]
-
-    def announce_change(self) -> None:
-        """Let the other workers read what all share, which they otherwise do within a second."""
-
-    def on_change(self, follow: Callable[[], None]) -> None:
-        """Call `follow` after another worker has changed what the workers share."""
 
     def show_settings(self) -> dict[str, Any]:
         """The settings in force, with secrets masked."""
@@ -127,15 +115,9 @@ class Context:
     public_url: str | None
     reloads: Reloads
     clock: Callable[[], float]
-    #: Where the workers of this machine share files. None for a process alone.
-    shared_folder: Path | None
     events: EventLog
     #: The access log in place of the one that the settings describe.
     access_log: Stage | None = None
-
-    def shared_file(self, name: str) -> Path | None:
-        """A file to lock, which the workers of this machine share until the service ends. None for a process alone."""
-        return None if self.shared_folder is None else self.shared_folder / name
 
 
 @dataclass(frozen=True, slots=True)

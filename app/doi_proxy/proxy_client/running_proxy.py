@@ -21,12 +21,13 @@ def find_server(settings: Settings, server: str | None) -> ProxyServer:
 def open_client(settings: Settings, server: str | None) -> AdminClient:
     """The same with the admin API, which can have a listener of its own. Raises ConfigurationError."""
     place, token = find_server(settings, server), settings.value("admin_token")
-    address = settings.value("admin_listen")
-    if server is None and address is not None and may_read(settings):
-        place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "admin_listen")
+    address = next(iter(settings.management_listen), None)
+    if server is None and address is not None:
+        place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "management_listen")
     return AdminClient(place, token)
 
 
 def may_read(settings: Settings) -> bool:
     """Whether a command may read at the admin API: it has the token, or the API has a Unix socket."""
-    return settings.value("admin_token") is not None or (settings.value("admin_listen") or "").startswith(UNIX)
+    first = next(iter(settings.management_listen), "")
+    return settings.value("admin_token") is not None or first.startswith(UNIX)

@@ -1,7 +1,4 @@
-"""A token bucket as arithmetic on three numbers. Process memory, SQLite and Valkey all use the same arithmetic.
-
-`app/doi_proxy/features/valkey/scripts.py` repeats it in Lua. One contract test runs against every implementation.
-"""
+"""A token bucket as arithmetic on three numbers."""
 
 from __future__ import annotations
 
@@ -43,30 +40,23 @@ def count_tokens(bucket: Bucket, now: float, rate: float, burst: float) -> float
 
 
 def take_token(
-    bucket: Bucket | None, now: float, rate: float, burst: float, leaving: float = 0.0, count: int = 1
+    bucket: Bucket | None, now: float, rate: float, burst: float, leaving: float = 0.0
 ) -> tuple[Bucket, float]:
-    """Take `count` tokens or none. None is a full bucket.
+    """Take one token or none. None is a full bucket.
 
-    Returns the new bucket, and 0.0 or the seconds until the tokens can be taken. Tokens are taken only if `leaving`
-    remain, or as many as a full bucket can leave. `count` is at most `burst`.
+    Returns the new bucket, and 0.0 or the seconds until the token can be taken. It is taken only if `leaving` remain,
+    or as many as a full bucket can leave.
     """
     bucket = bucket or Bucket(burst, now)
     tokens = count_tokens(bucket, now, rate, burst)
-    missing = count - tokens
+    missing = 1.0 - tokens
     if leaving:
-        missing += max(0.0, min(leaving, burst - count))
+        missing += max(0.0, min(leaving, burst - 1.0))
     if missing <= ROUNDING:
-        return Bucket(tokens - count, now, now), 0.0
+        return Bucket(tokens - 1.0, now, now), 0.0
     blocked_for = _back_off_left(bucket, now)
     wait = blocked_for + missing / rate if rate > 0 else inf
     return Bucket(tokens, now, now + blocked_for), wait
-
-
-def drop_gains(bucket: Bucket | None, now: float) -> Bucket | None:
-    """The bucket as the last call left it, without what it gained since."""
-    if bucket is None or now <= bucket.at:
-        return bucket
-    return Bucket(bucket.tokens if bucket.blocked_until <= bucket.at else 0.0, now, bucket.blocked_until)
 
 
 def back_off(bucket: Bucket | None, now: float, seconds: float) -> Bucket:

@@ -173,7 +173,7 @@ class PrefixChain:
         try:
             return await self.prefix_record(prefix, conditions)
         except CouldNotVerify:
-            absent = await self._resolver.recall_absence(HandleName(prefix), conditions)
+            absent = await self._resolver.recall_absence(HandleName(prefix))
             if absent is None:
                 raise
             return PrefixRecord(absent, read_namespace(absent.record))

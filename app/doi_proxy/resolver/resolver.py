@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Final
@@ -42,11 +40,6 @@ from doi_proxy.upstream.source import Priority, Refusal, Source
 _MAX_REMEMBERED: Final = 10_000
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
-#: Seconds after a request is due in which it still reads the store before it is refused. A store that hangs would add
-#: two timeouts of its own.
-LATE_SECONDS: Final = 0.5
-#: Seconds by which only a request of a process that stood still is overdue, such as one on a machine that slept.
-_OVERDUE: Final = 2 * LATE_SECONDS
 #: JSON of the values of a record, in bytes. A larger record is parsed in a turn of the event loop of its own.
 MAX_BYTES_NOW: Final = 16_384
 
@@ -140,7 +133,7 @@ class Resolver:
             await asyncio.sleep(0)
         return found
 
-    async def _resolve(self, name: HandleName, conditions: Conditions, *, is_repeated: bool = False) -> Resolution:
+    async def _resolve(self, name: HandleName, conditions: Conditions) -> Resolution:
         try:
             if self.local_records is not None:
                 local = self.local_records.resolve(name, self._clock())
@@ -160,18 +153,10 @@ class Resolver:
             _refuse_too_stale(found, conditions, self._clock())
             return self.count_answer(found)
         except CouldNotVerify as failure:
-            may_be_stored = self.cache.is_patient or self.options.owner is not None
-            if may_be_stored and not is_repeated:
-                with suppress(TimeoutError):
-                    async with _until_refused(conditions):
-                        if await self.cache.get_late(name.key):
-                            # A bypass was charged before its query failed.
-                            free = replace(conditions, admit_bypass=ORDINARY.admit_bypass)
-                            return await self._resolve(name, free, is_repeated=True)
             self.observer.record_failure(failure.token)
             raise
 
-    async def recall_absence(self, name: HandleName, conditions: Conditions) -> Resolution | None:
+    async def recall_absence(self, name: HandleName) -> Resolution | None:
         """The last "not found" about a name that cannot be verified now. None if the cache has none.
 
         It does not say that the name does not exist.
@@ -179,9 +164,7 @@ class Resolver:
         # `resolve` has just read the store, and memory has what it found.
         entry = self.peek(name.key)
         if entry is None:
-            with suppress(TimeoutError):
-                async with _until_refused(conditions):
-                    entry = await self.cache.get(name.key)
+            entry = await self.cache.get(name.key)
         if entry is not None and entry.is_negative and entry.is_kept(self._clock()):
             return Resolution(name, entry, Origin.STALE)
         return None
@@ -201,7 +184,6 @@ class Resolver:
     async def close(self) -> None:
         """Cancel the queries in flight."""
         await self._flights.close()
-        await self._fetcher.close()
 
     async def _resolve_from_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
         entry, now = await self.cache.get(name.key), self._clock()
@@ -299,10 +281,7 @@ class Resolver:
         try:
             return Resolution(name, await self._flights.wait(kind, task, conditions.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
-            known = None
-            with suppress(TimeoutError):
-                async with _until_refused(conditions):
-                    known = await self.cache.get(name.key)
+            known = await self.cache.get(name.key)
             if known is None or not known.is_usable(self._clock()):
                 raise
             if conditions.certified and not self._proofs.satisfy(known, conditions):
@@ -328,18 +307,6 @@ class Resolver:
             return False
         hits = self._hits[entry.key] = self._hits.get(entry.key, 0) + 1
         return hits >= _POPULAR_HITS
-
-
-def _until_refused(conditions: Conditions) -> asyncio.Timeout:
-    """Bounds the reads of the store before a refusal. Raises TimeoutError.
-
-    An overdue request has the same time from now on: while its process stood still, another one may have answered.
-    """
-    if conditions.due is None:
-        return asyncio.timeout_at(None)
-    now = asyncio.get_running_loop().time()
-    begins = now if now > conditions.due + _OVERDUE else conditions.due
-    return asyncio.timeout_at(begins + LATE_SECONDS)
 
 
 def _is_stale_enough(entry: Entry, now: float, conditions: Conditions) -> bool:

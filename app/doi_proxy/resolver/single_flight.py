@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from doi_proxy.errors import CouldNotVerify, UpstreamTimeout
-from doi_proxy.upstream.budget import USUAL_RETRY
 from doi_proxy.upstream.places import SLOW_AFTER
 from doi_proxy.upstream.source import ClientNetwork, WaitingClients
 
 Result = TypeVar("Result")
 _SLOW_UPSTREAM: Final = "The upstream is too slow for this request. Its answer will be cached; try again later."
-_OTHER_PROCESS: Final = "Another process queries the upstream about this name and has no answer yet; try again later."
 
 
 class Replaced(Exception):
@@ -82,11 +80,9 @@ class SingleFlight(Generic[Result]):
         waiters = flight.waiters
         if waiters.find_lack is not None:  # also that of a second question, which confirms the answer to the first
             return waiters.find_lack()
-        if waiters.is_sent:
-            # A query that has just got its turn spent the request's time in waiting for it.
-            is_slow = asyncio.get_running_loop().time() - waiters.sent_at >= SLOW_AFTER
-            return UpstreamTimeout(_SLOW_UPSTREAM) if is_slow or waiters.lacked is None else waiters.lacked
-        return explain_lease()
+        # A query that has just got its turn spent the request's time in waiting for it.
+        is_slow = asyncio.get_running_loop().time() - waiters.sent_at >= SLOW_AFTER
+        return UpstreamTimeout(_SLOW_UPSTREAM) if is_slow or waiters.lacked is None else waiters.lacked
 
     def _land(self, key: str, flight: _Flight[Result]) -> None:
         if self._flights.get(key) is flight:
@@ -102,11 +98,6 @@ class SingleFlight(Generic[Result]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def explain_lease() -> CouldNotVerify:
-    """Why a query has no answer yet, if another process has the lease of its name."""
-    return CouldNotVerify(_OTHER_PROCESS, retry_after=USUAL_RETRY)
 
 
 async def await_shielded(task: asyncio.Task[Result], until: float | None = None) -> Result:

@@ -7,6 +7,7 @@ import logging
 import select
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,8 @@ GRACE: Final = 8.0
 #: Seconds for which idle connections are still read after the port is closed, because a request may be on its way.
 LINGER: Final = 0.5
 _LINGER_STEP: Final = 0.05
+#: Seconds between two lines `Date`, and two reports that the process does not hang.
+_TICK: Final = 1.0
 #: Turns of the event loop in which connections that the kernel has established are accepted before the port closes.
 _ACCEPT_TURNS: Final = 100
 
@@ -60,16 +63,11 @@ class FurtherListener:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Callbacks: `ready` when the server can answer, `draining` when it begins to drain, `alive` every second.
-
-    `ended` gets the name of a worker that ended by itself, how ("silent", "signal" or "status"), and the signal or the
-    status.
-    """
+    """Callbacks: `ready` when the server can answer, `draining` when it begins to drain, `alive` every second."""
 
     ready: Callable[[], None]
     draining: Callable[[], None]
     alive: Callable[[], None] = lambda: None
-    ended: Callable[[str, str, str], None] = lambda *_: None
 
 
 class HttpServer(uvicorn.Server):
@@ -85,7 +83,7 @@ class HttpServer(uvicorn.Server):
         self.set_trusted_proxies(options.trusted_proxies)
         self._events = events
         self._further = further
-        self._draining = False
+        self._draining = asyncio.Event()
 
     def load_certificate(self, certificate: Path | None, key: Path | None) -> None:
         """Use this certificate for new connections. Raises ConfigurationError and keeps the previous certificate."""
@@ -100,12 +98,12 @@ class HttpServer(uvicorn.Server):
 
     def drain(self) -> None:
         """Answer 503 at `/readyz`, and shut down. Later calls do nothing."""
-        if self._draining:
+        if self._draining.is_set():
             return
-        self._draining = True
         log.info("draining: /readyz answers 503, and the port closes")
         self._events.draining()
         self.should_exit = True
+        self._draining.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application and listen."""
@@ -128,6 +126,17 @@ class HttpServer(uvicorn.Server):
             return served
         loop = asyncio.get_running_loop()
         return await loop.create_server(create_protocol, sock=listener.socket, backlog=BACKLOG)
+
+    async def main_loop(self) -> None:
+        """Renew the line `Date` and report every second that the process does not hang, until it drains.
+
+        uvicorn's own loop wakes ten times a second.
+        """
+        while not await self.on_tick(0):
+            self._events.alive()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TICK):
+                    await self._draining.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, answer the requests that have arrived, and end the application."""

@@ -1,4 +1,4 @@
-"""The sockets on which the service listens. They are bound before the first worker starts."""
+"""The sockets on which the service listens."""
 
 from __future__ import annotations
 

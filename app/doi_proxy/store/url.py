@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from doi_proxy.cache.store import SharedStore
+from doi_proxy.cache.store import Store
 from doi_proxy.errors import ConfigurationError
 
 _SQLITE_FILE: Final = "sqlite:///"
@@ -36,10 +36,10 @@ class StoreOptions:
 
 
 #: Opens the store of a URL. None is a cache with memory alone. Raises ConfigurationError, and StoreError for a file.
-Opener = Callable[[str, StoreOptions], SharedStore | None]
+Opener = Callable[[str, StoreOptions], Store | None]
 
 
-def open_store(url: str, options: StoreOptions, openers: Mapping[str, Opener]) -> SharedStore | None:
+def open_store(url: str, options: StoreOptions, openers: Mapping[str, Opener]) -> Store | None:
     """Open the store at `url` by the opener of its scheme. None if there is memory alone.
 
     Raises ConfigurationError for a URL that cannot be used, and StoreError for a file that cannot be used.

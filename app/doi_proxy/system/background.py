@@ -15,8 +15,8 @@ class Service:
     async def run(self) -> None:
         """Called in a task of its own, which is cancelled at the end, while the cache is open."""
 
-    def tick(self) -> None:
-        """Called every second."""
+    def tick(self, late: float) -> None:
+        """Called every second, `late` seconds later than planned."""
 
     def ready(self) -> Mapping[str, Any]:
         """What /readyz shows about this service: words, or members of their own, without paths and messages."""

@@ -38,8 +38,6 @@ class Inspection:
     #: Where each setting was set, such as `DOI_PROXY_PORT` or `--port`.
     sources: Mapping[str, str] = field(default_factory=dict)
     offline: bool = True
-    #: Whether this is a start: what it can do without is a warning.
-    is_start: bool = False
 
     def open_pages(self) -> Any:
         """The pages (doi_proxy.web.pages) of the core and of the features, in our own face."""
@@ -77,11 +75,9 @@ def exit_status(findings: Iterable[Finding]) -> int:
 
 
 def find_deprecated(inspection: Inspection) -> Iterator[Finding]:
-    """Settings that are set and deprecated. The next minor release refuses them, whatever their value is."""
-    for name, remedy in DEPRECATED.items():
-        if name in inspection.settings.model_fields_set:
-            source, problem = inspection.source(name), "this setting is deprecated: the next minor release removes it"
-            yield Finding("warning", source, problem, remedy)
+    """Settings that are still set and that left."""
+    for name, source in inspection.settings.departed.items():
+        yield Finding("warning", source, "this setting left", DEPRECATED[name].remedy)
 
 
 def find_access_problem(path: Path) -> str | None:

@@ -12,7 +12,6 @@ command has left in its folder.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -186,35 +185,6 @@ def _open_existing(path: Path) -> int:
     except OSError:
         os.close(descriptor)
         raise
-    return descriptor
-
-
-def lock_beside(path: Path) -> int | None:
-    """Open a file as open_beside does, and lock it. None if another process holds the lock, or if that fails."""
-    try:
-        return _lock(open_beside(path))
-    except OSError:
-        return None
-
-
-def lock_folder(path: Path) -> int | None:
-    """Lock a folder of this user. None if another process holds the lock, or if it is not such a folder."""
-    try:
-        descriptor = open_folder(path)
-    except OSError:
-        return None
-    if os.fstat(descriptor).st_uid != os.geteuid():
-        os.close(descriptor)
-        return None
-    return _lock(descriptor)
-
-
-def _lock(descriptor: int) -> int | None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
     return descriptor
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,10 @@ class CounterData:
 
 @dataclass(frozen=True, slots=True)
 class GaugeData:
-    """A gauge of a feature. `mode` makes one value of those of all workers."""
+    """A gauge of a feature."""
 
     name: str
     about: str
-    mode: Literal["livesum", "livemax", "livemostrecent"] = "livesum"
 
 
 class Meter:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, PrivateAttr
 
 from doi_proxy.system.redaction import redact
 
@@ -41,8 +41,21 @@ _MAX_PORT: Final = 65_535
 #: Characters of a label of a host name.
 _MAX_LABEL: Final = 63
 
-#: The settings that the next minor release removes, each with what to do instead (docs/releases.md). They still work.
-DEPRECATED: Final[Mapping[str, str]] = {}
+
+class Departed(NamedTuple):
+    """A setting that left."""
+
+    #: The setting that has its value now, unless that is set too. None if no setting has.
+    successor: str | None
+    remedy: str
+
+
+#: The settings that left, each with what to do instead (docs/releases.md). One that is still set is a warning.
+DEPRECATED: Final[Mapping[str, Departed]] = {
+    "workers": Departed(None, "a service is one process; start more instances on its socket (docs/instances.md)"),
+    "upstream_machines": Departed("instances", "set instances in its place"),
+    "admin_listen": Departed("management_listen", "set management_listen in its place"),
+}
 
 #: What the environment variable of a setting begins with.
 ENV_PREFIX: Final = "DOI_PROXY_"
@@ -65,12 +78,21 @@ Group = TypeVar("Group", bound=SettingsGroup)
 class Settings(SettingsGroup):
     """The settings of one proxy. assembly/settings adds the fields: those of the core and of each feature."""
 
+    #: Where each setting was set that left; see DEPRECATED.
+    _departed: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def departed(self) -> Mapping[str, str]:
+        """Where each setting was set that left."""
+        return self._departed
+
     if TYPE_CHECKING:
         # The settings of the core that features read. Their descriptions are in app/doi_proxy/assembly/settings.
         host: str
         port: int
-        workers: int
-        upstream_machines: int
+        instances: int
+        instance: str
+        management_listen: tuple[str, ...]
         upstream_burst: float
         tls_cert: Path | None
         tls_key: Path | None

@@ -82,10 +82,10 @@ class WatchedFiles(Service):
         self._read_stamp: Stamp = ()
 
     async def run(self, interval: float = WATCH_INTERVAL) -> None:
-        """Look at the files every `interval` seconds, and at once if a reload was requested."""
+        """Look at the files, if there are any, every `interval` seconds, and at once if a reload was requested."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(interval):
+                async with asyncio.timeout(None if self.path is None else interval):
                     await self._requested.wait()
             await self.look()
 

@@ -46,7 +46,7 @@ _GAVE_WAY: Final = "The upstream was slow, and queries of other clients needed t
 
 
 class TokenBucket(Protocol):
-    """The tokens of queries. Processes and hosts that share a store can share them. Must not raise."""
+    """The tokens of queries. Must not raise."""
 
     async def take(self, leaving: float = 0.0) -> float:
         """Take one token and return 0.0 if `leaving` tokens remain, else the seconds until there may be one."""

@@ -118,8 +118,8 @@ class Guard:
         self._record_query = record_query
         self._timeouts = timeouts
         self._has_answered = False
-        #: When the upstream answered last, or failed last; and when it answered last.
-        self.result_at, self._answered_at = 0.0, -inf
+        #: When the upstream answered last.
+        self._answered_at = -inf
         self._is_controlling = False
         #: Whether the last query met a pause.
         self._is_paused = False
@@ -137,7 +137,7 @@ class Guard:
 
     @property
     def seconds_since_answer(self) -> float:
-        """Seconds since the last answer to any worker of the service. Infinity without one."""
+        """Seconds since the last answer. Infinity without one."""
         return self._clock() - self._answered_at
 
     @property
@@ -171,21 +171,14 @@ class Guard:
     async def run(self, name: str, priority: Priority, fetch: Callable[[], Awaitable[T]], waiters: WaitingClients) -> T:
         """Query `name` if the breaker, the pause and the budget admit it.
 
-        Raises BreakerOpen, UpstreamPaused, NotAdmitted, ResourcesShort, and what `fetch` and `waiters.before_send`
-        raise.
+        Raises BreakerOpen, UpstreamPaused, NotAdmitted, ResourcesShort, and what `fetch` raises.
         """
         began, admitted = self._clock(), False
         prefix = "" if name.startswith(_AGENCIES_OF) else self._server or name.partition("/")[0]
         try:
-            if self.pause.is_shared and self.pause.left(began) > 0:
-                await self.pause.look(began)
             await self._refuse()
             async with self.budget.admit(priority, self._timeouts[priority], waiters, prefix):
-                if waiters.before_send is not None:
-                    await waiters.before_send()
                 # The breaker may have opened, or a pause begun, while this query waited for its place.
-                if self.pause.is_shared:
-                    await self.pause.look(self._clock())
                 await self._refuse()
                 if self.breaker.state is not BreakerState.CLOSED:
                     self.breaker.allow(self._clock())
@@ -226,7 +219,7 @@ class Guard:
         except errors.CouldNotVerify as error:
             await self._record_failure(name, error)
             raise
-        self.record_answer(self._clock())
+        self.record_answer()
         return answer
 
     async def _fetch(self, fetch: Callable[[], Awaitable[T]]) -> T:
@@ -251,9 +244,9 @@ class Guard:
         if self._record_query is not None:
             self._record_query(outcome, self._clock() - began)
 
-    def record_answer(self, at: float) -> None:
-        """The upstream answered this process, or another worker of its service."""
-        self._has_answered, self.result_at, self._answered_at = True, at, at
+    def record_answer(self) -> None:
+        """The upstream answered."""
+        self._has_answered, self._answered_at = True, self._clock()
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()
@@ -287,7 +280,7 @@ class Guard:
                 await self._begin_pause(_PAUSE_AFTER_TOO_MANY, error)
 
     async def _begin_pause(self, seconds: float, error: errors.CouldNotVerify) -> None:
-        error.retry_after = await self.pause.begin(self._clock(), seconds)
+        error.retry_after = self.pause.begin(self._clock(), seconds)
         self._is_paused = True
         self.log.pause(error.retry_after, error)
 
@@ -315,12 +308,11 @@ class Guard:
             self.breaker.open(self._clock())
             self._log_failure(error)
         else:
-            self.record_answer(self._clock())
+            self.record_answer()
         finally:
             self._is_controlling = False
 
     def _log_failure(self, error: errors.CouldNotVerify) -> None:
-        self.result_at = self._clock()
         self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
 
 

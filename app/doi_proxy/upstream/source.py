@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -57,9 +58,11 @@ class WaitingClients:
     find_lack: Callable[[], NotAdmitted] | None = None
     #: What the query had waited for when its turn came. None if it did not wait.
     lacked: NotAdmitted | None = None
-    #: Awaited when the query has its place and its token, before it is sent. What it raises, the query raises.
-    before_send: Callable[[], Awaitable[None]] | None = None
     _on_join: Callable[[ClientNetwork], None] | None = None
+
+    def send(self) -> None:
+        """The query is sent now."""
+        self.is_sent, self.sent_at = True, asyncio.get_running_loop().time()
 
     def join(self, client: ClientNetwork) -> None:
         """Another client waits as well."""

@@ -1,7 +1,6 @@
 """The log lines about an upstream and the budget: one when a state begins, one when it ends.
 
 A single query writes no line. The log is for operators: it may name the upstream's host and a library's error.
-A record has its `part` and the `state` that begins, so only one of several workers writes the line.
 """
 
 from __future__ import annotations
@@ -91,17 +90,14 @@ class UpstreamLog:
             self._causes = {_cause_of(error): now}
             self.outages.begin(self.first_failure, _cause_of(error))
             since = f"no answer for {seconds:.0f} s, last " if seconds >= 1.0 else ""
-            self._write("down", "is down: %s%s", since, _describe(error))
+            self._write("is down: %s%s", since, _describe(error))
         elif self._is_another_cause(error, now):
             self._causes[_cause_of(error)] = now
             self.outages.begin(now, _cause_of(error))
-            state = f"down by {error.token} {sign_of(error)}"
-            self._write(
-                state, "is still down, for another reason after %.0f s: %s", self.down_seconds, _describe(error)
-            )
+            self._write("is still down, for another reason after %.0f s: %s", self.down_seconds, _describe(error))
         elif not self._is_known:
             self._is_known = True
-            self._write("silent", "has not answered yet: %s", _describe(error))
+            self._write("has not answered yet: %s", _describe(error))
         elif is_open:
             log.debug("%s is still down after %.0f s: %s", self.label, seconds, _describe(error))
 
@@ -115,7 +111,7 @@ class UpstreamLog:
     def answer(self) -> None:
         """The upstream answered."""
         if self.is_down:
-            self._write("up", "is up again after %.0f s", self.down_seconds)
+            self._write("is up again after %.0f s", self.down_seconds)
             self.outages.end(self._clock())
         self.first_failure, self._unreachable, self._unreadable_in_row = None, 0, 0
         self._is_known, self.awaits_answer = True, False
@@ -124,16 +120,16 @@ class UpstreamLog:
         """The upstream gets no queries for so many seconds."""
         if self.pauses.under_way is None:
             self.pauses.begin(self._clock(), _cause_of(error))
-            self._write("paused", "gets no queries for %.0f s: %s", seconds, _describe(error))
+            self._write("gets no queries for %.0f s: %s", seconds, _describe(error))
 
     def pause_end(self) -> None:
         """The pause is over."""
         if (pause := self.pauses.under_way) is not None:
-            self._write("resumed", "gets queries again after %.0f s", self._clock() - pause.began)
+            self._write("gets queries again after %.0f s", self._clock() - pause.began)
             self.pauses.end(self._clock())
 
-    def _write(self, state: str, text: str, *values: object) -> None:
-        log.warning(f"%s {text}", self.label, *values, extra={"part": self.label, "state": state})
+    def _write(self, text: str, *values: object) -> None:
+        log.warning(f"%s {text}", self.label, *values)
 
     def unreadable(self, name: str, error: CouldNotVerify) -> None:
         """The upstream refused one name, or its answer about that name could not be read."""
@@ -168,17 +164,17 @@ class BudgetLog:
         if under_way is None:
             self._since = self._last_refusal
         begins = "are refused" if under_way is None else "are refused for another reason"
-        self._write(error.token, "%s: %s: %s; %s", begins, error.token, numbers, remedy_of(error))
+        self._write("%s: %s: %s; %s", begins, error.token, numbers, remedy_of(error))
 
     def notice_quiet(self) -> None:
         """End the refusal if none has happened for a while. Called while no query of a person is refused."""
         now = self._clock()
         if self.refusals.under_way is not None and now - self._last_refusal >= BUDGET_QUIET_SECONDS:
-            self._write("admitted", "are sent again after %.0f s", now - self._since)
+            self._write("are sent again after %.0f s", now - self._since)
             self.refusals.end(now)
 
-    def _write(self, state: str, text: str, *values: object) -> None:
-        log.warning(f"queries about new names {text}", *values, extra={"part": "budget", "state": state})
+    def _write(self, text: str, *values: object) -> None:
+        log.warning(f"queries about new names {text}", *values)
 
 
 def _cause_of(error: CouldNotVerify) -> Cause:

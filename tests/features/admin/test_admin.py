@@ -182,7 +182,7 @@ async def test_a_denied_network_gets_403_until_the_end(proxy: Proxy) -> None:
 async def test_the_settings_are_shown_with_secrets_masked() -> None:
     async with Proxy(admin_token=TOKEN) as proxy:
         reply = await look(proxy, "/admin/settings")
-        assert (reply.json["admin_token"], reply.json["admin_listen"]) == ("***", None)
+        assert (reply.json["admin_token"], reply.json["management_listen"]) == ("***", "")
         assert TOKEN not in reply.text
 
 
@@ -283,7 +283,7 @@ async def test_an_action_is_one_line_of_the_log_without_the_token(
 )
 def test_an_address_that_cannot_be_listened_on_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not an address to listen on"):
-        Settings(admin_token=TOKEN, admin_listen=address)
+        Settings(admin_token=TOKEN, management_listen=[address])
 
 
 # --- Attacks -----------------------------------------------------------------------------------------------------
@@ -408,11 +408,10 @@ async def test_at_a_unix_socket_reading_needs_no_token_and_changing_does(
         return {}
 
     attempts = ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, time.time)
-    gate = AdminGate(
-        admin, token=TOKEN, attempts=attempts, client_of=client_of, base="", listener="unix:/run/admin.sock"
-    )
+    gate = AdminGate(admin, token=TOKEN, attempts=attempts, client_of=client_of, base="", has_listener=True)
     scope = {"type": "http", "method": method, "path": "/admin/anything", "raw_path": b"/admin/anything"}
     scope |= {"query_string": b"", "headers": headers, "client": ("", 0), "http_version": "1.1", "root_path": ""}
+    scope["server"] = ("/run/doi-proxy/1.sock", None)
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}

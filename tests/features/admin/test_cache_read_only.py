@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.commands.main import main
-from doi_proxy.features.sqlite.read_only import ReadOnlySqliteStore
+from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.store.stored_entry import STORE_FORMAT
 from tests.cache.entries import entry
 from tests.clock import Clock
@@ -92,7 +92,7 @@ async def test_a_reader_sees_what_a_running_proxy_wrote(tmp_path: Path) -> None:
 
     clock, path = Clock(), tmp_path / "store.sqlite3"
     await fill(path, clock)
-    reader = ReadOnlySqliteStore(path, clock=clock)
+    reader = SqliteStore(path, clock=clock, max_bytes=1_000_000, read_only=True)
     assert await reader.get("10.1000/00001") is not None
     async with opened(path, clock) as proxy:
         await proxy.put(entry())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,12 @@ async def test_an_earlier_address_of_a_seed_has_the_time_that_the_seed_has(
     seed = tmp_path / "seed.ndjson"
     seed.write_text(json.dumps({"handle": NAME, "responseCode": 1, "values": [value], **times}))
     async with Proxy(seed=seed, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
+
+        async def has_seed() -> bool:
+            with closing(sqlite3.connect(tmp_path / "store.db")) as file:
+                return file.execute("SELECT key FROM entries").fetchone() is not None
+
+        await until(has_seed, 30.0, "the store has the seed")
         proxy.upstream.put(NAME, url=NEW)
         await proxy.get(f"/{NAME}")
 

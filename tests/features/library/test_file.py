@@ -14,7 +14,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.library.copy import LibraryRules
 from doi_proxy.features.library.file import MAX_FILE_BYTES, LibraryFile, read_library_rules
-from doi_proxy.main import check, create
+from doi_proxy.main import create
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
 
@@ -38,9 +38,8 @@ def test_a_broken_file_ends_the_start_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text('[[rule]]\nservice = "x"\n', encoding="utf-8")
     settings = Settings(store_url="memory:", library_rules=file)
-    for start in (create, check):
-        with pytest.raises(ConfigurationError, match=r"rules\.toml:2:1: service is 'x'"):
-            start(settings)
+    with pytest.raises(ConfigurationError, match=r"rules\.toml:2:1: service is 'x'"):
+        create(settings)
 
 
 def test_an_expectation_that_is_not_met_ends_the_start(tmp_path: Path) -> None:

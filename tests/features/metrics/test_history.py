@@ -1,11 +1,8 @@
-"""The history of 24 hours: sums of five minutes, bounded, shared by workers."""
+"""The history of 24 hours: sums of five minutes, bounded."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from doi_proxy.features.metrics.history import LENGTH, MINUTES, RECORD_INTERVAL, STEP, History, SharedHistory
-from doi_proxy.sharing.memory import SharedMemory
+from doi_proxy.features.metrics.history import LENGTH, MINUTES, RECORD_INTERVAL, STEP, History
 
 START = 1_700_000_100.0 - 1_700_000_100.0 % STEP
 
@@ -40,27 +37,16 @@ def test_a_clock_that_was_set_back_adds_to_the_newest_point() -> None:
     assert [point.sums["requests"] for point in history.points] == [2]
 
 
-def test_counts_since_the_last_record_are_read_and_recorded_once(tmp_path: Path) -> None:
-    memory = SharedMemory(tmp_path / "memory.lock")
-    recorder, reader = (SharedHistory(memory, tmp_path / "history.lock") for _ in range(2))
-    assert recorder.is_due(START)
-    recorder.record(START, {"requests": 3})
+def test_counts_since_the_last_record_are_read_and_recorded_once() -> None:
+    history = History()
+    assert history.is_due(START)
+    history.record(START, {"requests": 3})
     for _ in range(2):
-        for history in (recorder, reader):
-            assert [point.sums for point in history.read_now(START + 9, {"requests": 5}).points] == [{"requests": 5}]
-    recorder.record(START + 30, {"requests": 6})
-    assert [point.sums for point in reader.points()] == [{"requests": 6}]
-
-
-def test_one_worker_records_and_the_others_read(tmp_path: Path) -> None:
-    memory = SharedMemory(tmp_path / "memory.lock")
-    recorder, reader = (SharedHistory(memory, tmp_path / "history.lock") for _ in range(2))
-    assert recorder.is_due(START)
-    assert not reader.is_due(START)
-    recorder.record(START, {"requests": 3})
-    assert [point.sums for point in reader.points()] == [{"requests": 3.0}]
-    assert not recorder.is_due(START + RECORD_INTERVAL - 1)
-    assert recorder.is_due(START + RECORD_INTERVAL)
+        assert [point.sums for point in history.read_now(START + 9, {"requests": 5}).points] == [{"requests": 5}]
+    assert not history.is_due(START + RECORD_INTERVAL - 1)
+    assert history.is_due(START + RECORD_INTERVAL)
+    history.record(START + RECORD_INTERVAL, {"requests": 6})
+    assert [point.sums for point in history.points] == [{"requests": 6}]
 
 
 def test_the_last_hour_is_in_minutes_and_bounded() -> None:

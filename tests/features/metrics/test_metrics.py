@@ -1,37 +1,27 @@
-"""`/metrics`: the metrics, docs/metrics.md, several workers, and Prometheus' own tools."""
+"""`/metrics`: the metrics, docs/metrics.md, and Prometheus' own tools."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
-import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import psutil
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from doi_proxy.cache.coordination import Coordination
-from doi_proxy.cache.store import RecordStore, Store
+from doi_proxy.cache.store import CountingStore, RecordStore, Store
 from doi_proxy.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from doi_proxy.features.metrics.requests import HttpMetrics
-from doi_proxy.features.metrics.workers import Exposition
-from doi_proxy.sharing.folder import FOLDER_PREFIX, temporary_folder
-from doi_proxy.system.version import read_version
 from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 from tests.cluster.processes import Process, until
 from tests.cluster.processes import Proxy as ProcessProxy
@@ -196,7 +186,7 @@ async def test_openmetrics_is_read_by_the_library_s_own_parser(proxy: Proxy) -> 
     await everything_happens(proxy)
     text = (await proxy.get("/metrics", accept="application/openmetrics-text")).text
     names = {family.name for family in read_openmetrics(text)}  # type: ignore[no-untyped-call]
-    assert names >= {"doi_proxy_cache_answers", "doi_proxy_workers"}
+    assert names >= {"doi_proxy_cache_answers", "doi_proxy_build_info"}
 
 
 # --- Requests -----------------------------------------------------------------------------------------------------
@@ -257,24 +247,22 @@ async def test_invented_methods_are_one_series(proxy: Proxy) -> None:
 
 
 def test_the_express_lane_counts_by_one_call() -> None:
-    exposition = Exposition()
-    metrics = HttpMetrics(exposition.registry, routes=["resolve"])
-    exposition.flushers.append(metrics.flush)
+    registry = CollectorRegistry()
+    metrics = HttpMetrics(registry, routes=["resolve"])
     for _ in range(3):
         metrics.count_prepared("GET", 302)
-    found = samples(exposition.write(None).body.decode())
+    found = samples(generate_latest(registry).decode())
     assert value(found, "http_requests_total", route="prepared", method="GET", status="302") == 3
 
 
 def test_durations_stay_in_their_buckets_over_several_scrapes() -> None:
-    exposition = Exposition()
-    metrics = HttpMetrics(exposition.registry, routes=["resolve"])
-    exposition.flushers.append(metrics.flush)
+    registry = CollectorRegistry()
+    metrics = HttpMetrics(registry, routes=["resolve"])
     name = "http_request_duration_seconds"
     for seconds in (0.0005, 0.0006, 20.0):
         metrics.count("resolve", "GET", 302, seconds)
-        exposition.write(None)
-    found = samples(exposition.write(None).body.decode())
+        generate_latest(registry)
+    found = samples(generate_latest(registry).decode())
     at = {le: value(found, f"{name}_bucket", route="resolve", le=le) for le in ("0.0005", "0.001", "10.0", "+Inf")}
     # A bound belongs to its bucket (Prometheus exposition format: le is "less or equal").
     assert at == {"0.0005": 1, "0.001": 2, "10.0": 2, "+Inf": 3}
@@ -358,12 +346,12 @@ async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends(proxy: 
 
 
 def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:
-    exposition = Exposition()
-    metrics = UpstreamMetrics(exposition.registry, list_outcomes(), UNSENT_OUTCOMES)
+    registry = CollectorRegistry()
+    metrics = UpstreamMetrics(registry, list_outcomes(), UNSENT_OUTCOMES)
     record_query = metrics.query_recorder(2)
     for outcome in list_outcomes():
         record_query(outcome, 0.5)
-    found = samples(exposition.write(None).body.decode())
+    found = samples(generate_latest(registry).decode())
     series = {dict(labels)["outcome"] for (name, labels) in found if name == "doi_proxy_upstream_questions_total"}
     assert series == list_outcomes()
     assert value(found, "upstream_question_duration_seconds_count", upstream="2") == len(
@@ -401,8 +389,7 @@ async def test_questions_under_way_are_seen_while_they_last() -> None:
 
 @anyio
 async def test_a_shared_budget_is_looked_at_in_the_store(tmp_path: Path) -> None:
-    shared = {"workers": 2, "store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
-    async with Proxy(**shared, upstream_rate=0.001, upstream_burst=10) as proxy:
+    async with Proxy(store_url=f"sqlite:///{tmp_path}/store.sqlite3", upstream_rate=0.001, upstream_burst=10) as proxy:
         for number in range(4):
             await proxy.get(f"/api/handles/10.5555/{number}")
         assert value(await scraped(proxy), "upstream_budget_tokens") == pytest.approx(6, abs=0.1)
@@ -418,7 +405,6 @@ async def test_entries_and_bytes_of_both_tiers_are_seen(tmp_path: Path) -> None:
         assert value(found, "memory_entries") == 1
         assert 100 < value(found, "memory_bytes") < 5_000
         assert value(found, "store_up") == 1
-        assert value(found, "workers") == 1
     # What was written when the process ended is there when the next one begins.
     async with Proxy(store_url=f"sqlite:///{tmp_path}/store.sqlite3") as proxy:
         found = await scraped(proxy)
@@ -445,13 +431,11 @@ async def test_a_store_that_fails_is_seen() -> None:
         found = await scraped(proxy)
         assert value(found, "store_up") == 0
         assert value(found, "store_errors_total", operation="get") >= 1
-        assert value(found, "store_fallbacks_total", kind="lease") >= 1
-        assert value(found, "store_fallbacks_total", kind="budget") >= 1
 
 
 def test_every_operation_of_a_store_has_a_series() -> None:
     assert set(STORE_OPERATIONS) == {
-        name for part in (Store, RecordStore, Coordination) for name in vars(part) if not name.startswith("_")
+        name for part in (Store, RecordStore, CountingStore) for name in vars(part) if not name.startswith("_")
     }
 
 
@@ -459,134 +443,15 @@ def test_every_operation_of_a_store_has_a_series() -> None:
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], ProcessProxy]:
-    """A proxy as a process of its own, with so many workers and an upstream that refuses every connection."""
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessProxy:
+    """A proxy as a process of its own, with an upstream that refuses every connection."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     store = f"sqlite:///{tmp_path}/store.sqlite3"
-    return lambda workers: ProcessProxy(tmp_path, "http://127.0.0.1:9", store, workers=workers)
+    return ProcessProxy(tmp_path, "http://127.0.0.1:9", store)
 
 
 async def scrape(proxy: ProcessProxy) -> dict[Sample, float]:
     return samples((await proxy.ask("/metrics")).body.decode())
-
-
-def test_a_file_that_a_starting_worker_has_just_created_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """prometheus-client creates the file of a process, and gives it a size a moment later."""
-    empty = tmp_path / "counter_0.db"
-    empty.touch()
-    reads, read = [], MultiProcessCollector.collect
-
-    def collect(self: MultiProcessCollector) -> Any:
-        reads.append(1)
-        if len(reads) == 3:
-            empty.unlink()
-        return read(self)  # type: ignore[no-untyped-call]
-
-    monkeypatch.setattr(MultiProcessCollector, "collect", collect)
-    assert "doi_proxy" not in Exposition(tmp_path).write(None).body.decode()
-    assert len(reads) == 3
-
-
-@pytest.mark.process
-@anyio
-async def test_two_workers_count_together_and_the_death_of_one_loses_no_count(
-    tmp_path: Path, served: Callable[[int], ProcessProxy]
-) -> None:
-    async with served(2) as proxy:
-        await proxy.serves()
-        (folder,) = tmp_path.glob("doi-proxy-counts-*")
-        total, sent = {"route": "resolve", "method": "GET", "status": "400"}, 0
-
-        async def both_have_answered() -> bool:
-            nonlocal sent
-            sent += 20
-            assert [(await proxy.ask("/no-doi")).status for _ in range(20)] == [400] * 20
-            return len([1 for file in folder.glob("counter_*.db") if _resolved(file)]) == 2
-
-        async def has(name: str, number: int, **labels: str) -> bool:
-            return value(await scrape(proxy), name, **labels) == number
-
-        await until(both_have_answered, DEADLINE, "both workers have answered")
-        # A worker counts after it has sent its answer, and the other one may be scraped before that.
-        await until(lambda: has("http_requests_total", sent, **total), DEADLINE, "all are counted")
-        for _ in range(10):
-            found = await scrape(proxy)
-            assert value(found, "http_requests_total", **total) == sent
-            assert value(found, "http_request_duration_seconds_count", route="resolve") == sent
-            assert value(found, "workers") == 2
-            assert value(found, "build_info", version=read_version()) == 1
-            assert value(found, "store_up") == 1
-            assert value(found, "upstream_breaker_state", upstream="1") == 0
-        victim = psutil.Process(proxy.process.workers()[0])
-        victim.send_signal(signal.SIGKILL)
-        psutil.wait_procs([victim], timeout=DEADLINE)
-        await until(lambda: has("workers", 2), DEADLINE, "another worker")
-        assert await has("http_requests_total", sent, **total)
-        assert (await proxy.ask("/no-doi")).status == 400
-        await until(lambda: has("http_requests_total", sent + 1, **total), DEADLINE, "the new one counts")
-        assert len(list(folder.glob("counter_*.db"))) == 2
-        proxy.process.terminate()
-        assert list(tmp_path.glob("doi-proxy-counts-*")) == []
-
-
-def _resolved(file: Path) -> bool:
-    """Whether the worker of this file has answered requests."""
-    metrics = MultiProcessCollector.merge([str(file)])  # type: ignore[no-untyped-call]
-    found = [one for metric in metrics for one in metric.samples if one.name == "doi_proxy_http_requests_total"]
-    return any(one.labels["route"] == "resolve" and one.value > 0 for one in found)
-
-
-def test_the_folder_of_a_killed_service_is_removed_by_the_next_one_and_that_of_a_live_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name in ("killed", "serves", "works"):
-        (tmp_path / f"{FOLDER_PREFIX}{name}").mkdir()
-        (tmp_path / f"{FOLDER_PREFIX}{name}" / "slot-0.lock").touch()
-    # A service that has not started its workers yet has no file there.
-    (tmp_path / f"{FOLDER_PREFIX}begins").mkdir()
-    held = [os.open(tmp_path / f"{FOLDER_PREFIX}serves", os.O_RDONLY)]
-    held += [os.open(tmp_path / f"{FOLDER_PREFIX}works" / "slot-0.lock", os.O_RDWR)]
-    try:
-        for one in held:
-            fcntl.flock(one, fcntl.LOCK_EX)
-        with temporary_folder() as folder:
-            left = {path.name.removeprefix(FOLDER_PREFIX) for path in tmp_path.iterdir()}
-            assert left == {"serves", "works", "begins", folder.name.removeprefix(FOLDER_PREFIX)}
-        assert not folder.exists()
-    finally:
-        for one in held:
-            os.close(one)
-
-
-@pytest.mark.process
-@anyio
-async def test_names_that_other_users_take_in_the_temporary_folder_keep_no_service_from_starting(
-    tmp_path: Path, served: Callable[[int], ProcessProxy]
-) -> None:
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    (victim / "slot-0.lock").touch()
-    (tmp_path / f"{FOLDER_PREFIX}link").symlink_to(victim)
-    os.mkfifo(tmp_path / f"{FOLDER_PREFIX}pipe")
-    (tmp_path / f"{FOLDER_PREFIX}inside").mkdir()
-    os.mkfifo(tmp_path / f"{FOLDER_PREFIX}inside" / "slot-0.lock")
-    async with served(2) as proxy:
-        await proxy.serves()
-        assert (victim / "slot-0.lock").exists()
-
-
-@pytest.mark.process
-@anyio
-async def test_a_single_process_ignores_the_folder_in_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Callable[[int], ProcessProxy]
-) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "none"))
-    async with served(1) as proxy:
-        assert (await proxy.ask("/no-doi")).status == 400
-        assert value(await scrape(proxy), "http_requests_total", route="resolve", method="GET", status="400") == 1
 
 
 def _needs(program: str) -> pytest.MarkDecorator:
@@ -633,9 +498,9 @@ def promtool(*arguments: str, text: str = "") -> tuple[int, str]:
 @anyio
 @_needs("prometheus")
 async def test_a_real_prometheus_scrapes_a_proxy_with_the_configuration_that_is_shipped(
-    tmp_path: Path, served: Callable[[int], ProcessProxy]
+    tmp_path: Path, served: ProcessProxy
 ) -> None:
-    async with served(1) as proxy:
+    async with served as proxy:
         await proxy.ask("/no-doi")
         settings = (RULES.parent / "prometheus.yml").read_text("utf-8")
         settings = settings.replace("127.0.0.1:8000", f"127.0.0.1:{proxy.port}").replace("15s", "1s")
@@ -663,9 +528,3 @@ async def test_a_real_prometheus_scrapes_a_proxy_with_the_configuration_that_is_
             assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
         finally:
             process.kill()
-
-
-def test_a_registry_is_of_one_process_unless_a_folder_is_given() -> None:
-    exposition = Exposition()
-    assert not exposition.is_shared
-    assert isinstance(exposition.registry, CollectorRegistry)

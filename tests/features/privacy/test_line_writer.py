@@ -151,7 +151,7 @@ def test_a_fault_in_the_format_costs_its_lines_alone_and_is_logged_once(
 
 
 END = """
-import asyncio, multiprocessing, sys
+import asyncio
 from doi_proxy.features.privacy.line_writer import LineService
 from doi_proxy.features.privacy.line import LogLine, LineFormat
 from doi_proxy.features.privacy.line_writer import LineWriter
@@ -161,25 +161,19 @@ def run():
     for number in range(500):
         service._writer.write(LogLine(0.0, str(number), "", "GET", b"/", b"", "prepared"))
     raise SystemExit(3)
-if sys.argv[1] == "fork":
-    worker = multiprocessing.get_context("fork").Process(target=run)
-    worker.start()
-    worker.join()
-    raise SystemExit(worker.exitcode)
 run()
 """
 
 
-def ended(stdout: Any, way: str = "alone") -> subprocess.CompletedProcess[bytes]:
+def ended(stdout: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-c", END, way], cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=60
+        [sys.executable, "-c", END], cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=60
     )
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", ["alone", "fork"])
-def test_a_process_that_ends_by_a_fault_writes_its_last_lines(way: str) -> None:
-    done = ended(subprocess.PIPE, way)
+def test_a_process_that_ends_by_a_fault_writes_its_last_lines() -> None:
+    done = ended(subprocess.PIPE)
     assert (done.returncode, identifiers(done.stdout)) == (3, list(range(500)))
 
 

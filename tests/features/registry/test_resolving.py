@@ -31,10 +31,10 @@ REGISTRY = "https://a.example/registry"
 
 
 @asynccontextmanager
-async def knowing(path: Path, *, owner: str | None = None) -> AsyncIterator[Bench]:
+async def knowing(path: Path) -> AsyncIterator[Bench]:
     """A resolver whose store has a registry record of NAME."""
     write_registry(path, Clock(), {NAME.text: REGISTRY})
-    async with running(store=f"sqlite:///{path}", owner=owner) as bench:
+    async with running(store=f"sqlite:///{path}") as bench:
         yield bench
 
 
@@ -43,9 +43,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store.sqlite3"
 
 
-@pytest.mark.parametrize("owner", [None, "this process"])
-async def test_the_upstream_confirms_it_at_the_first_use(path: Path, owner: str | None) -> None:
-    async with knowing(path, owner=owner) as bench:
+async def test_the_upstream_confirms_it_at_the_first_use(path: Path) -> None:
+    async with knowing(path) as bench:
         bench.upstream.put(NAME.text, url=NEW)
         first, second = await bench.ask(), await bench.ask()
         assert [(one.origin, target(one), one.agency) for one in (first, second)] == [

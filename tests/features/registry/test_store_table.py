@@ -19,7 +19,6 @@ from doi_proxy.cache.entry import Entry, RegistryEntry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
 from doi_proxy.features.admin.purge import Selection, purge
-from doi_proxy.features.sqlite.read_only import ReadOnlySqliteStore
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
@@ -132,7 +131,7 @@ async def test_a_damaged_registry_record_is_a_miss_and_the_store_stays_healthy(c
 
 
 async def test_commands_that_only_read_find_it(cache: TieredStore, path: Path, clock: Clock) -> None:
-    store = ReadOnlySqliteStore(path, clock=clock, records=find_records())
+    store = SqliteStore(path, clock=clock, records=find_records(), max_bytes=1_000_000, read_only=True)
     assert isinstance(await store.get(KEY), RegistryEntry)
     with pytest.raises(StoreError):
         await store.forget_registry("")
@@ -141,7 +140,7 @@ async def test_commands_that_only_read_find_it(cache: TieredStore, path: Path, c
 
 async def test_a_file_of_an_earlier_release_has_none_until_it_is_opened_for_writing(path: Path, clock: Clock) -> None:
     await fill(path, clock, 1)
-    store = ReadOnlySqliteStore(path, clock=clock, records=find_records())
+    store = SqliteStore(path, clock=clock, records=find_records(), max_bytes=1_000_000, read_only=True)
     found: list[Entry | None] = [await store.get(KEY), await store.get("10.1000/00000")]
     assert (found[0], found[1] is not None, (await store.stats()).registry) == (None, True, 0)
     await store.close()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from doi_proxy.assembly.checks import CoreInspection, find_store_failure, find_upstream_failure, inspect
-from doi_proxy.assembly.settings import Settings
+from doi_proxy.assembly.settings import Settings, build
 from doi_proxy.assembly.settings.sources import read_sources
 from doi_proxy.commands.serve import log_warnings
 from doi_proxy.errors import ConfigurationError
@@ -28,10 +28,9 @@ from doi_proxy.features.setup.command import COMMANDS
 from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 from doi_proxy.main import create
 from doi_proxy.server.certificate_check import find_certificate_problems
-from doi_proxy.system.check import Finding, exit_status
+from doi_proxy.system.check import Finding, exit_status, find_deprecated
 from doi_proxy.system.options import variable
 from tests.certificates import self_signed
-from tests.constants import changed
 from tests.features.listening import listening
 from tests.parts import command_context
 
@@ -81,15 +80,23 @@ def test_a_setting_without_an_effect_is_a_warning(settings: dict[str, str], sour
     assert {one.severity for one in found} == {"warning"}
 
 
-def test_a_deprecated_setting_is_a_warning_of_check_and_of_a_start(caplog: pytest.LogCaptureFixture) -> None:
-    usual = str(Settings.model_fields["cache_grace"].default)
-    with changed({"doi_proxy.system.check.DEPRECATED": {"cache_grace": "set cache_patience"}}):
-        assert findings_of() == []
-        (found,) = findings_of(cache_grace=usual)
-        log_warnings(configured(cache_grace=usual).settings)
-    assert (found.severity, found.source) == ("warning", "DOI_PROXY_CACHE_GRACE")
-    assert caplog.messages == ["cache_grace: " + str(found).partition(": ")[2]]
-    assert str(found).endswith("this setting is deprecated: the next minor release removes it; set cache_patience")
+@pytest.mark.parametrize(
+    ("name", "value", "successor"),
+    [
+        ("workers", "0", None),
+        ("upstream_machines", "3", ("instances", 3)),
+        ("admin_listen", "127.0.0.1:8001", ("management_listen", ("127.0.0.1:8001",))),
+    ],
+)
+def test_a_setting_that_left_is_a_warning_and_its_successor_has_its_value(
+    caplog: pytest.LogCaptureFixture, name: str, value: str, successor: tuple[str, object] | None
+) -> None:
+    settings = build(read_sources({}, {variable(name): value}, None, Settings.model_fields))
+    (found,) = find_deprecated(CoreInspection(settings))
+    log_warnings(settings)
+    assert (found.severity, found.source) == ("warning", variable(name))
+    assert str(found) in caplog.messages and "this setting left; " in str(found)
+    assert successor is None or settings.value(successor[0]) == successor[1]
 
 
 def test_the_same_settings_with_an_effect_are_none() -> None:

@@ -20,7 +20,6 @@ async def opened(
     path: Path, clock: Clock, max_bytes: int = 100_000_000, records: Records | None = None
 ) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path, clock=clock, max_bytes=max_bytes, gather=NEVER, records=records)
-    store.timer = clock
     try:
         yield store
     finally:

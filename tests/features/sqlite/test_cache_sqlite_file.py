@@ -168,16 +168,15 @@ async def test_only_the_owner_can_read_the_files_whatever_the_umask_is(tmp_path:
     path = tmp_path / "var" / "cache" / "store.sqlite3"
     async with opened(path, clock) as store:
         await store.put(entry())
-        await store.lease("10.1000/182", "here", 20)
         await store.flush()
         mark_damaged(path)
         modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in path.parent.iterdir()}
-    tails = ("", "-wal", "-shm", ".lock", ".damaged", ".coordination", ".coordination-wal", ".coordination-shm")
+    tails = ("", "-wal", "-shm", ".lock", ".damaged")
     assert modes == {f"store.sqlite3{tail}": 0o600 for tail in tails}
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)} == {0o700}
 
 
-@pytest.mark.parametrize("tail", [".lock", ".coordination"])
+@pytest.mark.parametrize("tail", [".lock"])
 async def test_a_symbolic_link_beside_the_store_is_refused(path: Path, clock: Clock, tail: str) -> None:
     victim = path.with_name("victim")
     victim.write_text("untouched")
@@ -187,7 +186,7 @@ async def test_a_symbolic_link_beside_the_store_is_refused(path: Path, clock: Cl
     assert victim.read_text() == "untouched"
 
 
-@pytest.mark.parametrize("tail", [".lock", ".coordination", "-wal", "-shm"])
+@pytest.mark.parametrize("tail", [".lock", "-wal", "-shm"])
 async def test_a_folder_in_the_place_of_a_file_beside_the_store_is_named(path: Path, clock: Clock, tail: str) -> None:
     await fill(path, clock)
     beside = path.with_name(f"store.sqlite3{tail}")
@@ -231,31 +230,6 @@ async def test_damage_of_a_renamed_file_is_not_blamed_on_the_store_that_took_its
             async with opened(path, clock) as third:
                 assert await keys(third) == [entry().key]
     assert len(set_aside(path)) == 1
-
-
-async def test_a_damaged_coordination_file_is_replaced_and_the_store_stays(path: Path, clock: Clock) -> None:
-    async with opened(path, clock) as store:
-        await store.put(entry())
-        await store.take("upstream", 1, 5)
-        coordination = path.with_name("store.sqlite3.coordination")
-        with closing(sqlite3.connect(coordination, isolation_level=None)) as other:
-            # The store's connection has to read the pages again after another one wrote them.
-            other.execute("INSERT INTO leases VALUES ('10.1000/1', 'there', 0)")
-            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        with coordination.open("r+b") as file:
-            file.seek(4096)
-            file.write(b"\xff" * (coordination.stat().st_size - 4096))
-        with pytest.raises(StoreError, match="coordination"):
-            await store.take("upstream", 1, 5)
-        assert not (await store.stats()).healthy
-        with pytest.raises(StoreError, match="a moment ago"):
-            await store.take("upstream", 1, 5)
-        clock.advance(1)
-        assert await store.take("upstream", 1, 5) == 0.0
-        assert (await store.stats()).healthy
-    async with opened(path, clock) as store:
-        assert await store.get("10.1000/182") == entry()
-    assert set_aside(path) == []
 
 
 async def test_a_store_that_is_a_folder_is_named_as_one(tmp_path: Path, clock: Clock) -> None:

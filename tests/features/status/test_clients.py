@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import gc
-import os
-from pathlib import Path
 
 import pytest
 
 from doi_proxy.features.status.clients import (
     MAX_CLIENTS,
     MAX_WAITING,
-    SHARE_INTERVAL,
     STEP,
     TABLES,
     ClientCounts,
     ClientShares,
     measure_shares,
 )
-from doi_proxy.sharing.memory import SharedMemory
-from doi_proxy.system.files import lock_beside
 from tests.clock import Clock
 
 
@@ -102,48 +97,3 @@ def test_no_address_is_kept() -> None:
         counts.count_client(f"192.0.2.{number}", 1)
     texts = [one for holder in gc.get_referents(counts.__dict__) for one in gc.get_referents(holder)]
     assert not [one for one in texts if isinstance(one, str) and one.startswith("192.0.2")]
-
-
-def test_the_workers_of_a_service_count_together(tmp_path: Path) -> None:
-    clock, memory = Clock(), SharedMemory(tmp_path / "lock")
-    first, second = (ClientCounts(network_of, clock, memory) for _ in range(2))
-    first.count_client("192.0.2.1", 3)
-    second.count_client("192.0.2.2", 1)
-    second.count_client("198.51.100.1", 1)
-    assert second.shares() == ClientShares(2, 1, 2, 0.5)
-    assert first.shares() == ClientShares(2, 1, 2, 0.8)
-    for _ in range(2):
-        assert second.shares() == ClientShares(2, 1, 2, 0.8)
-
-
-def test_what_a_worker_counts_reaches_the_others_without_a_reader(tmp_path: Path) -> None:
-    clock, memory = Clock(), SharedMemory(tmp_path / "lock")
-    first, second = (ClientCounts(network_of, clock, memory) for _ in range(2))
-    first.count_client("192.0.2.1", 3)
-    first.refresh()
-    assert second.shares().clients == 0
-    clock.advance(SHARE_INTERVAL)
-    first.refresh()
-    assert second.shares().clients == 1
-
-
-def test_full_tables_fit_into_the_memory(tmp_path: Path) -> None:
-    clock, memory = Clock(), SharedMemory(tmp_path / "lock")
-    first, second = (ClientCounts(network_of, clock, memory) for _ in range(2))
-    for table in range(TABLES):
-        for number in range(MAX_CLIENTS):
-            first.count_client(f"{table}/{number}.1", 70_000)
-        first.shares()
-        clock.advance(STEP * (table < TABLES - 1))
-    # Two of 40,000 numbers can be alike.
-    assert TABLES * MAX_CLIENTS - 10 < second.shares().clients <= TABLES * MAX_CLIENTS
-
-
-def test_counts_wait_while_another_worker_has_the_memory(tmp_path: Path) -> None:
-    counts = ClientCounts(network_of, Clock(), SharedMemory(tmp_path / "lock"))
-    held = lock_beside(tmp_path / "lock")
-    assert held is not None
-    counts.count_client("192.0.2.1", 1)
-    assert counts.shares().clients == 1
-    os.close(held)
-    assert counts.shares() == ClientShares(1, 1, 1, 1.0)

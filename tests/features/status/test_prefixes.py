@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
-from doi_proxy.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, SHOWN, PrefixCounts
-from doi_proxy.sharing.memory import SharedMemory
-from doi_proxy.system.files import lock_beside
+from doi_proxy.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, PrefixCounts
 from tests.clock import Clock
 from tests.web.proxy import Proxy
 
@@ -19,7 +14,7 @@ def network_of(address: str) -> str:
 
 
 def make_counts(clock: Clock) -> PrefixCounts:
-    return PrefixCounts(network_of, clock, lambda: b"salt")
+    return PrefixCounts(network_of, clock)
 
 
 def request(counts: PrefixCounts, prefix: str, networks: int, status: int = 302) -> None:
@@ -45,57 +40,13 @@ def test_nothing_is_left_of_the_day_before() -> None:
     assert counts.top()["asked"] == []
 
 
-def test_the_workers_of_a_service_count_networks_and_names_together(tmp_path: Path) -> None:
-    memory, clock = SharedMemory(tmp_path / "lock"), Clock()
-    first, second = (PrefixCounts(network_of, clock, lambda: b"salt", memory) for _ in range(2))
-    request(first, "10.1000", 4)
-    request(second, "10.1000", 5, 404)
-    first.refresh()
-    assert second.top()["asked"] == []
-    second.count_path("192.0.99.1", b"/10.1000/x", 302, 1)
-    second.refresh()
-    assert first.top() == second.top() == {"asked": [("10.1000", 19)], "missing": [], "unverified": []}
-    clock.advance(86_400)
-    assert first.top() == second.top() == {"asked": [], "missing": [], "unverified": []}
-    request(second, "10.1000", 9)
-    second.refresh()
-    assert first.top()["asked"] == [("10.1000", 18)]
-
-
-def test_counts_wait_while_another_worker_adds_its_own(tmp_path: Path) -> None:
-    memory, clock = SharedMemory(tmp_path / "lock"), Clock()
-    first, second = (PrefixCounts(network_of, clock, lambda: b"salt", memory) for _ in range(2))
-    assert first.top() == second.top()
-    held = lock_beside(tmp_path / "lock")
-    assert held is not None
-    request(first, "10.1000", 9)
-    first.refresh()
-    assert first.top()["asked"] == []
-    os.close(held)
-    assert second.top()["asked"] == []
-    assert first.top() == second.top()
-    assert second.top()["asked"] == [("10.1000", 18)]
-
-
-def test_full_tables_fit_into_the_memory(tmp_path: Path) -> None:
-    memory = SharedMemory(tmp_path / "lock")
-    first, second = (PrefixCounts(network_of, Clock(), lambda: b"salt", memory) for _ in range(2))
-    for number in range(MAX_PREFIXES):
-        for network in range(MOST_HIDDEN + 1):
-            for status in (404, 503):
-                path = f"/10.{number:09}.1234567890/x".encode()
-                first.count_path(f"192.0.{network}.1", path, status, 10**12)
-    assert len(first.top()["unverified"]) == SHOWN
-    assert second.top() == first.top()
-
-
 def test_a_flood_of_prefixes_stays_within_the_limit_and_hides_no_busy_one() -> None:
     counts = make_counts(Clock())
     request(counts, "10.1000", 9)
     for number in range(5 * MAX_PREFIXES):
         counts.count_path("192.0.2.1", f"/10.{10_000 + number}/x".encode(), 302, 1)
     assert counts.top()["asked"] == [("10.1000", 18)]
-    assert max(len(table) for table in counts._day.tables.values()) <= MAX_PREFIXES
+    assert max(len(table) for table in counts._tables.values()) <= MAX_PREFIXES
 
 
 @pytest.mark.parametrize("path", [b"/", b"/status", b"/10.1000", b"/10.x/y", b"/20.500/x", b"/10." + b"1" * 99 + b"/x"])
@@ -103,7 +54,7 @@ def test_other_paths_are_not_counted(path: bytes) -> None:
     counts = make_counts(Clock())
     counts.count_path("192.0.2.1", path, 302, 1)
     counts.refresh()
-    assert counts._day.tables == {}
+    assert not any(counts._tables.values())
 
 
 @pytest.mark.anyio

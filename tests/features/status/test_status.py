@@ -36,7 +36,7 @@ async def test_it_counts_answers_by_origin_and_requests_by_status(proxy: Proxy) 
     assert status["answers"] == {"asked": 1, "fresh": 2}
     assert status["requests"] == {"302": 3}
     assert status["hit_share"] == pytest.approx(2 / 3)
-    assert (status["mode"], status["workers"], status["store"]["kind"]) == ("online", 1, "memory")
+    assert (status["mode"], status["instance"], status["store"]["kind"]) == ("online", "", "memory")
     assert status["upstreams"][0]["state"] == "ok"
 
 

@@ -73,13 +73,6 @@ async def fail(proxy: Proxy, names: int) -> None:
         (("store", 3.0, 3.0, "", 0), "The store failed for 0 s"),
         (("store", 3.0, None, "", 0, "store-full"), "The store fails: the disk is full"),
         (("store", 3.0, 63.0, "", 0, "store-deleted"), "The store failed for 1 min: the file was deleted"),
-        (("worker", 3.0, None, "worker 1", 1, "silent"), "worker 1 did not answer for a minute, and was replaced"),
-        (("worker", 3.0, None, "worker 2", 1, "signal", "SIGKILL"), "worker 2 was ended by SIGKILL, and was replaced"),
-        (
-            ("worker", 3.0, 9.0, "worker 2", 3, "signal", "SIGKILL"),
-            "worker 2 was ended by SIGKILL, and was replaced (3\u00a0×)",
-        ),
-        (("worker", 3.0, None, "worker 2", 1, "status", "3"), "worker 2 ended with status 3, and was replaced"),
         (("clock", 3.0, None, "back", 10_800), "The clock was set back by 3 h"),
         (
             ("reload-failed", 3.0, None, "", 1),
@@ -107,7 +100,6 @@ ALL_WRONG: Final = Facts(
     [upstream("failing", "upstream-timeout")],
     refusals={"upstream-slow", "places-full", "budget-spent", "resources-short"},
     store="failing",
-    has_missing_workers=True,
     was_clock_set=True,
     has_failed_reload=True,
     has_broken_records=True,
@@ -180,7 +172,6 @@ ALL_WRONG: Final = Facts(
             None,
             "The store can be read, but not written: the file was deleted. ",
         ),
-        (replace(FINE, has_missing_workers=True), None, "A worker is missing. "),
         (replace(FINE, was_clock_set=True), STALE, "The clock of this machine was set. "),
         (replace(FINE, has_failed_reload=True), None, "The last reload failed, and previous settings or files stay "),
         (FINE, STALE, "Many answers are past their TTL. "),
@@ -199,21 +190,10 @@ def test_the_sentence_is_the_worst_that_is_wrong(facts: Facts, point: HistoryPoi
     assert found.sentence.startswith(sentence)
 
 
-def test_what_an_earlier_run_counted_before_a_gap_is_not_of_now() -> None:
+def test_what_was_counted_before_a_gap_is_not_of_now() -> None:
     found = summarize(FINE, [UNANSWERED, LATE.model_copy(update={"start": 43_200, "loop_delay": 0.1})], 43_210, 43_220)
     assert (found.problems, found.failed_share) == ([], 0.0)
     assert found.requests_per_second == pytest.approx(9 / 10)
-
-
-def test_the_requests_of_an_earlier_run_are_a_rate_over_its_time_too() -> None:
-    points = [LATE.model_copy(update={"start": start, "requests": 300}) for start in (600, 900)]
-    assert summarize(FINE, points, 910, 1_000).requests_per_second == pytest.approx(600 / 400)
-
-
-def test_a_point_in_which_an_earlier_run_counted_too_counts_as_a_whole() -> None:
-    points = [LATE.model_copy(update={"start": start, "requests": 300}) for start in (600, 900, 1_200)]
-    assert summarize(FINE, points, 1_000, 1_300).requests_per_second == pytest.approx(600 / 400)
-    assert summarize(FINE, points[1:], 1_000, 1_300).requests_per_second == pytest.approx(600 / 300)
 
 
 def test_every_problem_has_a_place_in_the_order_and_words_in_every_language() -> None:

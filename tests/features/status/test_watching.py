@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -88,19 +87,6 @@ def test_four_faults_in_a_row_are_four_events_with_their_seconds_and_causes() ->
         assert len([line for line in world.log if " is still down, for another reason " in line]) == 3
 
 
-def test_an_incident_of_a_worker_that_was_killed_ends(tmp_path: Path) -> None:
-    with World(workers=2, store_url=f"sqlite:///{tmp_path}/store.sqlite3", **SEEN) as world:
-        other = world.client(worker=1)
-        world.upstream.fault(EVERY_NAME, "reset")
-        for number in range(3):
-            world.get(f"/10.5555/{number}", other)
-        world.sleep(2)
-        assert list_events(world, "outage") == [("upstream-unreachable", "", False)]
-        world.kill(1)
-        world.sleep(60)
-        assert list_events(world, "outage") == [("upstream-unreachable", "", True)]
-
-
 def test_a_pause_is_an_event_with_its_cause() -> None:
     with World(**SEEN) as world:
         world.get("/10.5555/before")
@@ -126,8 +112,8 @@ def test_the_sentence_has_the_cause_between_two_pauses_too() -> None:
 def test_a_reload_that_failed_is_an_event_and_the_first_line_until_one_succeeds() -> None:
     with World(**SEEN) as world:
         world.get("/10.5555/before")
-        for worker in world.workers:
-            worker.process.context.run(worker.lifecycle.reload, None)
+        for instance in world.instances:
+            instance.process.context.run(instance.lifecycle.reload, None)
         world.sleep(2)
         assert read(world)["summary"]["sentence"].startswith("The last reload failed, and previous settings or files ")
         assert list_events(world, "reload-failed") == [("", "", False)]

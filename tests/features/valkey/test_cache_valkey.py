@@ -11,10 +11,9 @@ from redis.asyncio import Redis
 
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import BucketSettling, StoreError
-from doi_proxy.features.valkey.layout import KEY_PREFIX
-from doi_proxy.features.valkey.node import PAUSE
-from doi_proxy.features.valkey.store import ValkeyStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.valkey.server import PAUSE
+from doi_proxy.features.valkey.store import COUNTER_IDLE, KEY_PREFIX, ValkeyStore
 from doi_proxy.store.stored_entry import pack
 from tests.cache.entries import entry
 from tests.clock import Clock
@@ -33,24 +32,31 @@ async def test_keys_and_times_on_the_server_stay_the_same(valkey_url: str, clock
     await server.flushdb()
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
     await store.put(entry(ttl=60, grace=40), announce=True)
-    await store.lease("10.1000/182", "here", 20)
-    # A lease of less than a millisecond is one of a millisecond, which the server takes.
-    assert await store.lease("10.1000/0", "here", 0.0001)
-    with pytest.raises(BucketSettling):
-        await store.take("upstream", 2, 5)
-    await store.back_off("other", 30)
+    await store.delete("10.1000/0")
+    await store.spend("upstream")
     assert await server.get(f"{KEY_PREFIX}entry:10.1000/182") == pack(entry(ttl=60, grace=40))
-    stream = await server.xrange(f"{KEY_PREFIX}announcements") or []
-    assert [fields for _, fields in stream] == [{b"key": b"10.1000/182"}]
+    stream = await server.xrange(f"{KEY_PREFIX}feed") or []
+    assert [fields for _, fields in stream] == [{b"key": b"10.1000/182"}, {b"key": b"10.1000/0"}]
     left = {str(name, "utf-8"): await server.pttl(name) for name in await server.keys() if isinstance(name, bytes)}
     await store.close()
     await server.aclose()
-    left.pop("doi-proxy:1:lease:10.1000/0", None)
-    assert left.pop("doi-proxy:1:announcements") == -1  # bounded by number instead
-    longest = {"entry:10.1000/182": 100, "lease:10.1000/182": 20, "bucket:upstream": 86_400, "bucket:other": 86_400}
+    assert left.pop("doi-proxy:1:feed") == -1  # bounded by number instead
+    longest = {"entry:10.1000/182": 100, "purge:10.1000/0": 3_600, "counter:upstream": COUNTER_IDLE}
     assert {f"doi-proxy:1:{name}" for name in longest} == set(left)
     for name, seconds in longest.items():
         assert (seconds - 10) * 1000 < left[f"doi-proxy:1:{name}"] <= seconds * 1000, name
+
+
+async def test_all_instances_count_their_queries_together(valkey_url: str, clock: Clock) -> None:
+    here, there = (ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE) for _ in range(2))
+    async with Redis.from_url(valkey_url.replace("valkey", "redis", 1)) as server:
+        await server.flushdb()
+        counts = [await store.spend("upstream 1") for store in (here, there, here)]
+        assert (counts, await there.spend("upstream 2")) == ([1, 2, 3], 1)
+        await server.pexpire(f"{KEY_PREFIX}counter:upstream 1", 0)
+        assert await here.spend("upstream 1") == 1
+    await here.close()
+    await there.close()
 
 
 async def test_a_unix_socket_leads_to_the_server(tmp_path: Path, clock: Clock) -> None:
@@ -69,15 +75,13 @@ async def test_an_unreachable_server_is_not_queried_for_a_moment(clock: Clock) -
     store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, timeout=PATIENCE)
     with pytest.raises(StoreError, match="failed: "):
         await store.get("10.1000/182")
-    for call in (store.get("10.1000/182"), store.take("upstream", 1, 1)):
+    for call in (store.get("10.1000/182"), store.spend("upstream")):
         with pytest.raises(StoreError, match="failed a moment ago"):
             await call
     assert (await store.stats()).healthy is False
     clock.advance(PAUSE)
     with pytest.raises(StoreError, match="failed: "):
-        await store.take("upstream", 1, 1)
-    with pytest.raises(StoreError, match="failed a moment ago"):
-        await store.get("10.1000/182")
+        await store.spend("upstream")
     await store.close()
 
 
@@ -95,15 +99,20 @@ async def test_a_server_that_does_not_answer_is_given_up(clock: Clock) -> None:
         await store.close()
 
 
-async def test_a_server_that_lost_its_data_does_not_clear_memory(clock: Clock, valkey_url: str) -> None:
+@pytest.mark.parametrize("is_used", [True, False])
+async def test_names_to_forget_that_a_server_lost_are_an_overrun(clock: Clock, valkey_url: str, is_used: bool) -> None:
     server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
     await store.delete("10.1000/BEFORE")
     cursor = (await store.changes(None)).cursor
     await server.flushdb()
-    await store.delete("10.1000/AFTER")
+    if is_used:
+        await store.delete("10.1000/AFTER")
     heard = await store.changes(cursor)
-    assert (heard.keys, heard.overrun) == (("10.1000/AFTER",), False)
+    assert (heard.keys, heard.overrun) == ((), True)
+    await store.delete("10.1000/LATER")
+    heard = await store.changes(heard.cursor)
+    assert (heard.keys, heard.overrun) == (("10.1000/LATER",), False)
     await store.close()
     await server.aclose()
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from redis.crc import key_slot
 
-from doi_proxy.errors import BucketSettling, StoreError
-from doi_proxy.features.valkey.layout import PARTITIONS, partitions_of_cluster
-from doi_proxy.features.valkey.store import ValkeyStore
+from doi_proxy.errors import StoreError
+from doi_proxy.features.valkey.store import KEY_PREFIX, ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
-from tests.features.valkey.valkey_cluster import PRIMARIES, Cluster, running_cluster
+from tests.features.valkey.valkey_cluster import Cluster, running_cluster
 
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.nightly]
 
@@ -32,15 +31,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield one
 
 
-def test_each_partition_has_one_slot_and_the_slots_are_spread_evenly() -> None:
-    layout = partitions_of_cluster()
-    for partition in layout.partitions:
-        keys = [partition.entry("10.1000/{182}"), partition.lease("x"), partition.bucket("upstream")]
-        slots = {key_slot(key.encode()) for key in (*keys, partition.announcements, partition.purges)}
-        assert slots == {partition.slot}
-    parts = [partition.slot * PARTITIONS // 16_384 for partition in layout.partitions]
-    assert parts == list(range(PARTITIONS))
-    assert {layout.find(name).slot for name in NAMES} <= {partition.slot for partition in layout.partitions}
+def slot_of(name: str) -> int:
+    """The hash slot of an entry."""
+    return key_slot(f"{KEY_PREFIX}entry:{name}".encode())
 
 
 async def test_a_plain_url_that_meets_a_cluster_names_the_right_one(session_cluster: Cluster, clock: Clock) -> None:
@@ -65,19 +58,17 @@ async def test_a_killed_primary_is_replaced_and_loses_no_entry(cluster: Cluster,
         await store.put(entry(name), announce=True)
     cursor = (await store.changes(None)).cursor
     cluster.wait_until_copied()
-    lost = cluster.owner_of(partitions_of_cluster().find(NAMES[0]).slot)
+    lost = cluster.owner_of(slot_of(NAMES[0]))
     lost.kill()
-    with pytest.raises(StoreError, match=rf"127.0.0.1:{lost.port} failed"):
+    with pytest.raises(StoreError, match="failed: "):
         await store.get(NAMES[0])
     print(f"a replica took over after {cluster.wait_for_failover(lost):.1f} s")
     clock.advance(1.0)
     assert [await store.get(name) for name in NAMES] == [entry(name) for name in NAMES]
     assert await store.delete(NAMES[0])
-    # The replica has counted no token yet.
-    with pytest.raises(BucketSettling):
-        await store.take("upstream", 1, 1)
-    assert await store.lease(NAMES[0], "here", 20)
-    assert (await store.changes(cursor)).keys == (NAMES[0],)
+    assert await store.spend("upstream") == 1
+    heard = await store.changes(cursor)
+    assert NAMES[0] in heard.keys or heard.overrun
     assert sorted([found.key async for found in store.scan()]) == sorted(NAMES[1:])
     await store.close()
 
@@ -90,36 +81,31 @@ async def test_the_only_node_that_the_url_names_can_be_lost(cluster: Cluster, cl
     cluster.wait_until_copied()
     named.kill()
     cluster.wait_for_failover(named)
-    # The first search after the failure asks the nodes that the lost one named.
-    with contextlib.suppress(StoreError):
-        await store.get(next(name for name in NAMES if partitions_of_cluster().find(name).slot < 16_384 // PRIMARIES))
-    clock.advance(1.0)
+    # A search asks the nodes that the lost one named.
     assert [await store.get(name) for name in NAMES] == [entry(name) for name in NAMES]
     await store.close()
 
 
-async def test_a_primary_that_hangs_costs_its_own_partitions_alone(cluster: Cluster, clock: Clock) -> None:
+async def test_a_primary_that_hangs_is_an_outage_until_it_answers(cluster: Cluster, clock: Clock) -> None:
     store = ValkeyStore(cluster.url, clock=clock, timeout=0.2)
     for name in NAMES:
         await store.put(entry(name))
-    lost = cluster.owner_of(partitions_of_cluster().find(NAMES[0]).slot)
-    others = [name for name in NAMES if cluster.owner_of(partitions_of_cluster().find(name).slot) is not lost]
-    cursor = (await store.changes(None)).cursor
+    lost = cluster.owner_of(slot_of(NAMES[0]))
     lost.send(signal.SIGSTOP)
     with pytest.raises(StoreError):
         await store.get(NAMES[0])
     with pytest.raises(StoreError, match="a moment ago"):
         await store.get(NAMES[0])
-    await store.delete(others[0])
-    assert (await store.changes(cursor)).keys == (others[0],)
     lost.send(signal.SIGCONT)
+    clock.advance(1.0)
+    assert [await store.get(name) for name in NAMES] == [entry(name) for name in NAMES]
     await store.close()
 
 
 async def test_a_slot_that_moves_is_a_miss_at_worst_and_is_followed_afterwards(cluster: Cluster, clock: Clock) -> None:
     store = ValkeyStore(cluster.url, clock=clock, timeout=PATIENCE)
     await store.put(entry())
-    slot = partitions_of_cluster().find("10.1000/182").slot
+    slot = slot_of("10.1000/182")
     source = cluster.owner_of(slot)
     target = next(primary for primary in cluster.primaries() if primary is not source)
     source_id, target_id = (one.client.execute_command("CLUSTER MYID").decode() for one in (source, target))
@@ -153,12 +139,13 @@ async def test_a_slot_that_moves_is_a_miss_at_worst_and_is_followed_afterwards(c
 async def test_a_cluster_without_a_quorum_fails_with_one_message(cluster: Cluster, clock: Clock) -> None:
     store = ValkeyStore(cluster.url, clock=clock, timeout=PATIENCE)
     await store.put(entry())
-    owner = cluster.owner_of(partitions_of_cluster().find("10.1000/182").slot)
+    owner = cluster.owner_of(slot_of("10.1000/182"))
     for primary in cluster.primaries():
         if primary is not owner:
             primary.kill()
     cluster.wait_until_down(owner)
     clock.advance(1.0)
-    with pytest.raises(StoreError, match=r"[Dd]own"):
+    # The node that is left says that the cluster is down, or a search finds another one that was killed.
+    with pytest.raises(StoreError, match=r"^The store cluster .* failed: .*([Dd]own|connecting to)"):
         await store.get("10.1000/182")
     await store.close()

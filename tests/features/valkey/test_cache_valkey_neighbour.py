@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from typing import Any, Final
 
 import pytest
 from redis import Redis
 
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.purges import EVERYTHING
-from doi_proxy.cache.store import change_note
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, change_note
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import BucketSettling, StoreError
-from doi_proxy.features.valkey.layout import KEY_PREFIX
-from doi_proxy.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM
-from doi_proxy.features.valkey.store import ValkeyStore
+from doi_proxy.features.valkey.store import FEED, KEY_PREFIX, ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
@@ -60,26 +54,20 @@ async def test_a_process_that_starts_on_a_full_server_answers_what_is_stored(
     neighbour.config_set("maxmemory", "1")
     url = f"valkey://127.0.0.1:{port}/0"
     cache = TieredStore(
-        MemoryStore(0, clock=clock, timer=clock),
+        MemoryStore(0, clock=clock),
         ValkeyStore(url, clock=clock, timeout=PATIENCE),
         clock=clock,
         ceiling=1e9,
     )
-    # The tokens of the server may be spent.
-    assert await cache.take("upstream", 100, 100) == 0.01
-    clock.advance(1.0)
     for number in range(9):
         assert await cache.get(f"10.1000/{number}") == entry(f"10.1000/{number}")
-        assert await cache.lease(f"10.1000/{number}", "here", 20)
-        assert await cache.take("upstream", 100, 100) == 0.0
-    assert (cache.counters.lease_fallbacks, cache.counters.budget_fallbacks) == (9, 10)
     neighbour.config_set("maxmemory", "0")
     await cache.put(entry("10.1000/AFTER"))
     assert await store.get("10.1000/AFTER") == entry("10.1000/AFTER")
     await cache.close()
 
 
-@pytest.mark.parametrize("key", ["purges", "announcements", f"entry:{NAME}"])
+@pytest.mark.parametrize("key", [f"purge:{NAME}", "feed", f"entry:{NAME}"])
 async def test_an_entry_is_stored_although_a_key_had_data_of_another_program(
     neighbour: Any, store: ValkeyStore, key: str
 ) -> None:
@@ -95,37 +83,25 @@ async def test_an_entry_is_stored_although_a_key_had_data_of_another_program(
         cursor = heard.cursor
 
 
-async def test_announcements_of_another_type_are_deleted_by_who_reads_them(
+async def test_a_feed_of_another_type_is_deleted_by_who_reads_it(
     neighbour: Any, store: ValkeyStore, caplog: pytest.LogCaptureFixture
 ) -> None:
+    await store.put(entry(), announce=True)
     cursor = (await store.changes(None)).cursor
-    neighbour.set(f"{KEY_PREFIX}announcements", "text")
-    with caplog.at_level(logging.WARNING):
-        heard = await store.changes(cursor)
+    neighbour.set(FEED, "text")
+    heard = await store.changes(cursor)
     assert (heard.keys, heard.overrun) == ((), True)
-    assert f"{KEY_PREFIX}announcements had data of another program" in caplog.text
+    assert f"The key {FEED} on " in caplog.text
     await store.put(entry(), announce=True)
     assert (await store.changes(heard.cursor)).keys == (NAME,)
 
 
-@pytest.mark.parametrize("foreign", [("SET", "text"), ("HSET", "tokens", "nan", "at", "x", "blocked_until", "inf")])
-async def test_a_bucket_of_another_program_gives_tokens(
+@pytest.mark.parametrize("foreign", [("SET", "text"), ("RPUSH", "text")])
+async def test_a_counter_of_another_program_begins_anew(
     neighbour: Any, store: ValkeyStore, foreign: tuple[str, ...]
 ) -> None:
-    neighbour.execute_command(foreign[0], f"{KEY_PREFIX}bucket:upstream", *foreign[1:])
-    # What the server has counted may be lost.
-    with suppress(BucketSettling):
-        await store.take("upstream", 10, 10)
-    neighbour.hset(f"{KEY_PREFIX}bucket:upstream", "settles_until", "0")
-    assert 0 <= await store.take("upstream", 10, 10) <= 3_601
-
-
-async def test_a_list_in_place_of_a_lease_is_nobodys(neighbour: Any, store: ValkeyStore) -> None:
-    neighbour.rpush(f"{KEY_PREFIX}lease:{NAME}", "other")
-    assert await store.lease(NAME, "here", 20)
-    assert not await store.lease(NAME, "there", 20)
-    await store.release(NAME, "here")
-    assert await store.lease(NAME, "there", 20)
+    neighbour.execute_command(foreign[0], f"{KEY_PREFIX}counter:upstream", *foreign[1:])
+    assert [await store.spend("upstream") for _ in range(2)] == [1, 2]
 
 
 @pytest.mark.parametrize("foreign", [("RPUSH", "other"), ("SET", "x" * (8 * 2**20 + 1)), ("HSET", "a", "b")])
@@ -134,74 +110,55 @@ async def test_a_note_of_another_program_counts_as_none_and_is_replaced(
 ) -> None:
     neighbour.execute_command(foreign[0], f"{KEY_PREFIX}works", *foreign[1:])
     assert await store.read_note("works") is None
-    assert "replaced" in caplog.text and "xxx" not in caplog.text
+    assert "another program" in caplog.text and "xxx" not in caplog.text
     await change_note(store, "works", lambda before: b"ours" if before is None else before)
     assert neighbour.get(f"{KEY_PREFIX}works") == await store.read_note("works") == b"ours"
 
 
-async def test_a_list_in_place_of_an_entry_is_an_error_and_no_outage(neighbour: Any, store: ValkeyStore) -> None:
-    await store.put(entry("10.1000/GOOD"))
+async def test_a_list_in_place_of_an_entry_is_a_miss(neighbour: Any, store: ValkeyStore) -> None:
     neighbour.rpush(f"{KEY_PREFIX}entry:{NAME}", "text")
-    with pytest.raises(StoreError, match="another program"):
-        await store.get(NAME)
-    assert await store.get("10.1000/GOOD") == entry("10.1000/GOOD")
+    assert await store.get(NAME) is None
+    assert not neighbour.exists(f"{KEY_PREFIX}entry:{NAME}")
 
 
-async def test_a_flood_of_announcements_is_deleted_by_who_reads_it(neighbour: Any, store: ValkeyStore) -> None:
+@pytest.mark.parametrize(
+    "fields", [{"key": "x" * 100_000}, {"key": "x" * 1_000_000}, {"other": "text"}, {"key": "x", "other": "text"}]
+)
+async def test_entries_of_another_program_are_deleted_by_who_reads_them(
+    neighbour: Any, store: ValkeyStore, fields: dict[Any, Any]
+) -> None:
+    await store.put(entry(), announce=True)
     cursor = (await store.changes(None)).cursor
     for _ in range(40):
-        neighbour.xadd(f"{KEY_PREFIX}announcements", {"key": "x" * 100_000})
+        neighbour.xadd(FEED, fields)
     heard = await store.changes(cursor)
-    assert (heard.keys, heard.overrun, neighbour.xlen(f"{KEY_PREFIX}announcements")) == ((), True, 1)
-    # Another process, which was slower, hears that it missed something.
-    assert (await store.changes(cursor)).keys == (EVERYTHING,)
+    assert (heard.keys, heard.overrun, neighbour.exists(FEED)) == ((), True, 0)
+    await store.put(entry(), announce=True)
+    # Another process, which was slower, hears of it too.
+    assert (await store.changes(cursor)).overrun
+    assert (await store.changes(heard.cursor)).keys == (NAME,)
+
+
+async def test_a_long_stream_is_an_overrun(neighbour: Any, store: ValkeyStore) -> None:
+    await store.put(entry(), announce=True)
+    cursor = (await store.changes(None)).cursor
+    waiting = neighbour.pipeline(transaction=False)
+    for _ in range(MAX_ANNOUNCEMENTS + 1):
+        waiting.xadd(FEED, {"key": NAME})
+    waiting.execute()
+    heard = await store.changes(cursor)
+    assert (heard.keys, heard.overrun) == ((), True)
     await store.put(entry(), announce=True)
     assert (await store.changes(heard.cursor)).keys == (NAME,)
 
 
-async def test_a_long_stream_is_deleted_by_who_reads_it(neighbour: Any, store: ValkeyStore) -> None:
-    cursor = (await store.changes(None)).cursor
-    waiting = neighbour.pipeline(transaction=False)
-    for _ in range(LONGEST_STREAM + 1):
-        waiting.xadd(f"{KEY_PREFIX}announcements", {"key": NAME})
-    waiting.execute()
-    heard = await store.changes(cursor)
-    assert (heard.keys, heard.overrun, neighbour.xlen(f"{KEY_PREFIX}announcements")) == ((), True, 1)
-
-
-async def test_announcements_that_are_not_ours_are_left_out(neighbour: Any, store: ValkeyStore) -> None:
+async def test_names_are_announced_after_the_last_stream_id(neighbour: Any, store: ValkeyStore) -> None:
     await store.put(entry(), announce=True)
     cursor = (await store.changes(None)).cursor
-    for _ in range(ANNOUNCEMENT_PAGE):
-        neighbour.xadd(f"{KEY_PREFIX}announcements", {"other": "text"})
-    await store.put(entry(), announce=True)
-    assert (await store.changes(cursor)).keys == (NAME,)
-
-
-async def test_names_are_purged_and_announced_after_the_last_stream_id(neighbour: Any, store: ValkeyStore) -> None:
-    cursor = (await store.changes(None)).cursor
-    # So often that some follow within a millisecond, the resolution of the ids that the server gives.
-    for number in range(20):
-        change = store.put(entry(), announce=True) if number % 2 else store.delete(NAME)
-        neighbour.delete(f"{KEY_PREFIX}announcements")
-        neighbour.xadd(f"{KEY_PREFIX}announcements", {"key": "x"}, id=f"{2**64 - 1}-{2**64 - 1}")
-        await change
-        heard = await store.changes(cursor)
-        assert EVERYTHING in heard.keys
-        cursor = heard.cursor
-    await store.put(entry(), announce=True)
-    assert (await store.changes(cursor)).keys == (NAME,)
-
-
-async def test_an_announcement_is_read_however_often_the_last_stream_id_is_used(
-    neighbour: Any, store: ValkeyStore
-) -> None:
-    stream, last = f"{KEY_PREFIX}announcements", f"{2**64 - 1}-{2**64 - 1}"
-    cursor = (await store.changes(None)).cursor
-    for _ in range(2):
-        await store.put(entry(), announce=True)
-        neighbour.delete(stream)
-        neighbour.xadd(stream, {"key": "x"}, id=last)
+    for number in range(4):
+        neighbour.delete(FEED)
+        neighbour.xadd(FEED, {"key": "x"}, id=f"{2**64 - 1}-{2**64 - 1}")
+        await (store.put(entry(), announce=True) if number % 2 else store.delete(NAME))
         heard = await store.changes(cursor)
         assert heard.overrun
         cursor = heard.cursor

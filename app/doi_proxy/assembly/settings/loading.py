@@ -14,7 +14,7 @@ from doi_proxy.assembly.settings.explanations import EMPTY, explain_setting_erro
 from doi_proxy.assembly.settings.model import Settings
 from doi_proxy.assembly.settings.sources import SourcedValue, read_sources
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.options import flag_of, variable
+from doi_proxy.system.options import DEPRECATED, flag_of, variable
 from doi_proxy.system.redaction import MASK, redact_value
 from doi_proxy.system.setting_values import write_value
 
@@ -49,14 +49,28 @@ class Problem:
 
 def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[Problem]]:
     """The settings, or None and what is wrong with each value."""
+    departed = {name: values[name].source for name in DEPRECATED if name in values}
+    values = _pass_on(values)
     if unusable := [Problem(name, values[name].source, message) for name, message in _find_unusable(values)]:
         return None, unusable
     try:
-        return Settings(**{name: sourced.value for name, sourced in values.items()}), []
+        settings = Settings(**{name: sourced.value for name, sourced in values.items()})
+        settings._departed = departed
+        return settings, []
     except ValidationError as error:
         # A default that follows from another setting is not a problem of its own.
         refused = (problem for problem in error.errors() if problem["type"] != "default_factory_not_called")
         return None, [_problem(problem, values) for problem in refused]
+
+
+def _pass_on(values: Mapping[str, SourcedValue]) -> dict[str, SourcedValue]:
+    """The values without those of settings that left, which their successors get."""
+    passed = {
+        departed.successor: values[name]
+        for name, departed in DEPRECATED.items()
+        if name in values and departed.successor is not None
+    }
+    return passed | {name: value for name, value in values.items() if name not in DEPRECATED}
 
 
 def _find_unusable(values: Mapping[str, SourcedValue]) -> Iterator[tuple[str, str]]:

@@ -28,28 +28,24 @@ class ServerSettings(options.SettingsGroup):
     instances: int = Field(
         1,
         ge=1,
-        le=1000,
-        description="How many instances share the service, on all machines. Each takes an equal part of "
-        "`upstream_rate`, `upstream_burst` and `upstream_max_concurrency`. Change it with their number.",
+        le=1_000,
+        description="How many instances share the store and the upstream's budget, on all machines together. Each has "
+        "an equal part of `upstream_rate`, `upstream_burst` and `upstream_max_concurrency`; with a Valkey store, the "
+        "instances count their queries there, and the parts hold while it is away. Change it with their number.",
     )
     instance: str = Field(
         "",
-        max_length=64,
-        description="Name of this instance in `/status`, `/readyz`, `/metrics` and the log. The unit sets it.",
+        max_length=40,
+        description="Name of this instance in /status, /readyz, /metrics and the log. Set it if there are several; the "
+        "unit of the package does.",
     )
     management_listen: TextList = Field(
         (),
-        description="Addresses for operators and Prometheus, without TLS: hosts and ports such as `127.0.0.1:8101`, or "
-        "sockets such as `unix:/run/doi-proxy/1.sock`. The admin API is only there. At a socket, GET needs no token: "
-        "who may open the socket may read. Each instance needs its own.",
-    )
-    workers: int = Field(
-        1,
-        ge=0,
-        le=64,
-        description="Number of worker processes; they share one SQLite store or one Valkey server. `0` starts one "
-        "for each processor, at most 4, and one with `memory:`. Change it on a machine with several "
-        "processors.",
+        description="Addresses at which operators reach this instance alone: a host and a port such as "
+        "`127.0.0.1:8101`, or a socket such as `unix:/run/doi-proxy/1.sock`. Everything is served there too, without "
+        "TLS, and no front proxy is trusted. The admin API is then nowhere else. At a socket, its GET needs no token: "
+        "who may open the socket may read. Set it if several instances share a port, or to keep the admin API from "
+        "the address of readers.",
     )
     tls_cert: Path | None = Field(
         None,
@@ -101,7 +97,7 @@ class ServerSettings(options.SettingsGroup):
         0,
         ge=0,
         le=options.MAX_COUNT,
-        description="Open client connections of one worker process; `0` for as many as the limit of open files "
+        description="Open client connections of one instance; `0` for as many as the limit of open files "
         "allows. Set it to bound the memory that connections take.",
     )
     public_url: str | None = Field(
@@ -141,7 +137,10 @@ class ServerSettings(options.SettingsGroup):
     def _check_management(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for address in value:
             if not options.is_host_and_port(address) and not options.UNIX_ADDRESS.fullmatch(address):
-                raise ValueError(f"{address[:120]!r} is not an address to listen on; write it as 127.0.0.1:8101")
+                raise ValueError(
+                    f"{address[:120]!r} is not an address to listen on; write it as 127.0.0.1:8101, [::1]:8101 or "
+                    "unix:/run/doi-proxy/1.sock"
+                )
         return value
 
     @field_validator("trusted_proxies")

@@ -100,14 +100,6 @@ class UpstreamSettings(options.SettingsGroup):
         description="Upstream queries in progress at the same time. Raise it with the rate, if the upstream "
         "answers slowly.",
     )
-    upstream_machines: int = Field(
-        1,
-        ge=1,
-        le=1_000,
-        description="Machines that share the store. Each has an equal part of `upstream_max_concurrency`, and "
-        "while the store fails, of `upstream_rate` and `upstream_burst`. Change it if several "
-        "machines share a Valkey server.",
-    )
     upstream_breaker_failures: int = Field(
         10,
         ge=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify, InvalidParameter
@@ -13,7 +13,6 @@ from doi_proxy.features.admin import models
 from doi_proxy.features.admin.http import AdminActions
 from doi_proxy.features.admin.purge import Selection, count_selected, purge
 from doi_proxy.features.admin.refresh import refresh_prefix
-from doi_proxy.features.admin.shared_purges import SharedPurges
 from doi_proxy.features.admin.show import describe_entry, show_time
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.limits.feature import Limits
@@ -21,19 +20,8 @@ from doi_proxy.resolver.options import Conditions
 from doi_proxy.resolver.resolution import Origin
 
 
-def share_purges(context: Context, core: Core) -> SharedPurges:
-    """What repeats the purges of other workers."""
-    cache = core.cache
-
-    async def repeat(body: dict[str, Any], name: str) -> None:
-        request = models.PurgeRequest.model_validate(body)
-        await purge(cache, _selection(request, HandleName(name) if name else None), soft=request.soft)
-
-    return SharedPurges(context.reloads.memories["purges"], cache, context.clock, repeat)
-
-
-def build_actions(context: Context, core: Core, purges: SharedPurges, limits: Limits) -> AdminActions:
-    """The actions on one process. A purge reaches the others by the store or `purges`, a denial by shared memory."""
+def build_actions(context: Context, core: Core, limits: Limits) -> AdminActions:
+    """The actions on one process. A purge reaches other instances by the store, and a denial does not."""
     clock, reloads = context.clock, context.reloads
 
     async def show(name: HandleName) -> models.EntryReport | None:
@@ -50,7 +38,6 @@ def build_actions(context: Context, core: Core, purges: SharedPurges, limits: Li
             else purge(core.cache, selection, soft=request.soft)
         )
         if not request.dry_run:
-            purges.announce(request.model_dump(exclude_defaults=True), "" if name is None else name.text)
             context.events.record("purge", clock(), result.count)
         return models.PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field, field_validator
 
@@ -13,7 +12,6 @@ from doi_proxy.features.feature import Feature
 from doi_proxy.system import options
 
 if TYPE_CHECKING:
-    from doi_proxy.features.admin.application import AdminApplication
     from doi_proxy.features.feature import Core, Others, Part
 
 #: Characters of the shortest admin token.
@@ -32,13 +30,6 @@ class AdminSettings(options.SettingsGroup):
         "with DOI_PROXY_ADMIN_TOKEN_FILE.",
         json_schema_extra=options.RELOADED_SECRET,
     )
-    admin_listen: str | None = Field(
-        None,
-        description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, "
-        "or a socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin "
-        "API. At a socket, GET needs no token: who may open the socket may read. Set it to keep the admin API off the "
-        "address of readers, and to run `explain` without the token.",
-    )
 
     @field_validator("admin_token")
     @classmethod
@@ -53,16 +44,6 @@ class AdminSettings(options.SettingsGroup):
             )
         return value
 
-    @field_validator("admin_listen")
-    @classmethod
-    def _check_admin_listen(cls, value: str | None) -> str | None:
-        if value is not None and not options.is_host_and_port(value) and not options.UNIX_ADDRESS.fullmatch(value):
-            raise ValueError(
-                f"{value[:120]!r} is not an address to listen on; write it as 127.0.0.1:8001, [::1]:8001 or "
-                "unix:/run/doi-proxy/admin.sock"
-            )
-        return value
-
 
 class Admin(Feature):
     """The gate with the API behind it, if there is a token."""
@@ -73,38 +54,29 @@ class Admin(Feature):
     settings = AdminSettings
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
-        """The gate, what repeats the purges of other workers, and the listener if there is one."""
+        """The gate."""
         context, settings = self.context, self.context.settings.group(AdminSettings)
         if settings.admin_token is None:
             context.reloads.on_reload(_refuse_first_token, "admin_token")
             return ()
-        from doi_proxy.features.admin.actions import build_actions, share_purges
-        from doi_proxy.features.admin.application import AdminApplication
+        from doi_proxy.features.admin.actions import build_actions
         from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
         from doi_proxy.features.admin.http import create_admin
-        from doi_proxy.features.feature import Listener
         from doi_proxy.features.limits.feature import Limits
         from doi_proxy.rationing.client_buckets import ClientBuckets
         from doi_proxy.system.version import read_version
         from doi_proxy.web.client_network import client_of
 
-        purges = share_purges(context, core)
         gate = AdminGate(
-            create_admin(read_version(), build_actions(context, core, purges, others[Limits]), core.link.base),
+            create_admin(read_version(), build_actions(context, core, others[Limits]), core.link.base),
             token=settings.admin_token,
             attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
             client_of=client_of,
             base=core.link.base,
-            listener=settings.admin_listen,
+            has_listener=bool(context.settings.management_listen),
         )
         context.reloads.on_reload(lambda new: gate.set_token(new.group(AdminSettings).admin_token), "admin_token")
-        if settings.admin_listen is None:
-            return gate, purges
-
-        def listen(stages: Any, connections: object) -> AdminApplication:
-            return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
-
-        return gate, purges, Listener("admin_listen", listen)
+        return (gate,)
 
 
 def _refuse_first_token(new: options.Settings) -> None:

@@ -1,6 +1,6 @@
 """Who may use the admin API: a Bearer token, checked before anything of the request is read but its head.
 
-At a Unix socket, who may open the socket may read without a token: the file system decides that.
+At a Unix socket of management_listen, who may open the socket may read without a token: the file system decides that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from doi_proxy.endpoints.operators import CLIENT, OperatorGate
 from doi_proxy.errors import RequestTooLarge, TooManyRequests
 from doi_proxy.rationing.client_buckets import ClientBuckets, Rate
-from doi_proxy.server.listening import UNIX
 from doi_proxy.web import responses
 from doi_proxy.web.failure_headers import quota_headers
 from doi_proxy.web.freshness import NO_STORE
@@ -64,19 +63,17 @@ class AdminGate(OperatorGate):
         attempts: ClientBuckets,
         client_of: Callable[[str], str],
         base: str,
-        listener: str | None = None,
+        has_listener: bool = False,
     ) -> None:
         """Without a `token`, every request is refused. `attempts` limits the wrong tokens of each client.
 
-        `base` is the path of this resolver. `listener` is the address of its own that the gate is on, if it
-        is on one.
+        `base` is the path of this resolver. With `has_listener`, the gate is at the management addresses alone.
         """
         self.base = base
         self._problem = partial(problem, base=base)
         #: The application behind this gate.
         self.app = admin
-        self.has_listener = listener is not None
-        self._is_socket = listener is not None and listener.startswith(UNIX)
+        self.has_listener = has_listener
         self._token = token
         self._attempts = attempts
         self._client_of = client_of
@@ -125,7 +122,9 @@ class AdminGate(OperatorGate):
     def _refuse(self, request: Request) -> responses.Reply | None:
         """The refusal of a request, or None."""
         authorization = request.header(b"authorization")
-        is_reading = self._is_socket and request.method == "GET" and authorization is None
+        # A Unix socket has no port (asgi.readthedocs.io, HTTP & WebSocket 2.4, connection scope).
+        is_socket = self.has_listener and (request.scope.get("server") or ("", 0))[1] is None
+        is_reading = is_socket and request.method == "GET" and authorization is None
         if not is_reading and not _is_right(authorization, self._token):
             # After the comparison: a client is a network, and wrong tokens of one host must not stop the others.
             try:

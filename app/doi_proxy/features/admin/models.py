@@ -151,6 +151,6 @@ class DenialsReport(BaseModel):
 
 
 class ReloadReport(BaseModel):
-    """The result of a reload. What each worker makes of the new settings is in its log."""
+    """The result of a reload. What the process makes of the new settings is in its log."""
 
     reloading: bool = True

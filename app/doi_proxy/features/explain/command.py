@@ -23,7 +23,7 @@ from doi_proxy.system.standard_streams import print_json, printable
 
 _PATH: Final = b"/admin/explain"
 #: The settings of the process that explains without a running proxy.
-_ALONE: Final = {"workers": 1, "admin_listen": None, "access_log": "off"}
+_ALONE: Final = {"admin_listen": None, "access_log": "off"}
 _ALONE_NOTE: Final = (
     "By the settings and the store. No running proxy was queried, so admission, back-off and budget are those of a new "
     "process."

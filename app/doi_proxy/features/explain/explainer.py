@@ -165,7 +165,7 @@ class Explainer:
         return self._core.resolver.find_recent_failure(name, self._context.clock())
 
     async def _budget(self, explained: ExplainedRequest) -> DecisionReport:
-        budget, tokens = self._core.upstream.budget, await self._core.read_tokens()
+        budget, tokens = self._core.upstream.budget, self._core.upstream.budget.tokens
         client = client_of(explained.client)
         reason = f"{tokens:.1f} queries can be sent now, and {budget.rate:g} a second are added; {budget.in_flight} "
         reason += f"are in flight and {budget.waiting} wait, {budget.waiting_of(client)} of them for {client}."

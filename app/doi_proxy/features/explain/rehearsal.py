@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -74,14 +73,14 @@ class _ReadOnlyFailures(FailureMemory):
 
 
 def rehearse(core: Core, clock: Callable[[], float]) -> tuple[Destinations, RehearsedSource]:
-    """The destinations of the service, over a source that sends nothing. No query of a rehearsal has a lease."""
+    """The destinations of the service, over a source that sends nothing."""
     source = core.upstream.source
     rehearsed = RehearsedSource(source)
     resolver = Resolver(
         core.cache,
         source if isinstance(source, SealedSource) else rehearsed,
         clock,
-        options=replace(core.resolver.options, owner=None),
+        options=core.resolver.options,
         failures=_ReadOnlyFailures(core.resolver.failures, source),
     )
     resolver.local_records = core.resolver.local_records

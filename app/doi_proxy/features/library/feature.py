@@ -51,17 +51,14 @@ class LibraryCopy(feature.Feature):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Every problem in the file of rules, with its line; among them are expectations that do not hold."""
-        from doi_proxy.features.library.file import last_good_rules, read_last_good_rules, read_library_rules
+        from doi_proxy.features.library.file import read_library_rules
         from doi_proxy.system.check import Finding
 
         path = inspection.settings.group(LibrarySettings).library_rules
         if path is None:
             return
-        problems, last_good = read_library_rules(path).problems, last_good_rules(inspection.settings.store_url)
-        if problems and inspection.is_start and read_last_good_rules(last_good, path):
-            return
         remedy = "correct the file; until then the last good rules are in force, and without any a start fails"
-        for problem in problems:
+        for problem in read_library_rules(path).problems:
             yield Finding("error", inspection.source("library_rules"), str(problem), remedy)
 
     @classmethod

@@ -77,7 +77,7 @@ class TooManyBypasses(TooManyRequests):
 
 
 class Limits(Feature, Service):
-    """Admits clients, follows the denials of other workers, and forgets the addresses of clients."""
+    """Admits clients, ends denials, and forgets the addresses of clients."""
 
     name = "limits"
     summary = "what one client may do: requests, bypasses of the cache, denied networks"
@@ -101,8 +101,7 @@ class Limits(Feature, Service):
                 if file.path is not None:
                     file.examine(file.path)
             except ConfigurationError as error:
-                if not inspection.is_start or file.find_last_good() is None:
-                    yield Finding("error", inspection.source(name), error.message, _REMEDY)
+                yield Finding("error", inspection.source(name), error.message, _REMEDY)
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """The stage that admits clients. Raises ConfigurationError for a list that cannot be read."""
@@ -132,25 +131,23 @@ class Limits(Feature, Service):
             clock=context.clock,
             refused=core.meter.counter(REFUSED),
         )
-        self._denials = Denials(context.reloads.memories["denials"], time.monotonic, self._limits.deny)
-        context.reloads.on_change(self._denials.refresh)
+        self._denials = Denials(time.monotonic, self._limits.deny)
         reloads = context.reloads
         reloads.on_reload(lambda new: self._limits.set_rate(read_rate(new)), "client_rate", "client_burst")
         reloads.on_reload(lambda new: self._limits.reload(find_lists(new)), "client_allow_file", "client_deny_file")
         return self._limits, self
 
     def deny(self, network: str, seconds: float) -> float:
-        """Deny a network for some seconds, in all workers. Returns the end, in seconds since the epoch."""
+        """Deny a network for some seconds, in this process. Returns the end, in seconds since the epoch."""
         self._denials.deny(network, seconds)
-        self.context.reloads.announce_change()
         return ceil(self.context.clock() + seconds)
 
     def read_denials(self) -> Mapping[str, float]:
         """The end of each denial, by its network, in seconds since the epoch."""
         return {network: ceil(self.context.clock() + left) for network, left in self._denials.list().items()}
 
-    def tick(self) -> None:
-        """Read the denials again if another worker changed them, and forget addresses."""
+    def tick(self, _late: float) -> None:
+        """End denials, and forget addresses."""
         self._denials.refresh()
         self._limits.forget_addresses()
 

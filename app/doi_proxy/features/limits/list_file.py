@@ -47,13 +47,13 @@ class ListFile:
         try:
             return self.read()
         except ConfigurationError as error:
-            kept = self.find_last_good()
+            kept = self._find_last_good()
             if kept is None:
                 raise
             log.error("%s; the last good list is in force, correct the file", error.message)
             return kept
 
-    def find_last_good(self) -> NetworkList | None:
+    def _find_last_good(self) -> NetworkList | None:
         """The last good networks. None without any that can be used."""
         copy = None if self.path is None else self._last_good.find(self.path)
         if copy is not None:

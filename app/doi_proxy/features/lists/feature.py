@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from doi_proxy.features.lists.answer import BatchService
     from doi_proxy.web.operations import Face
 
-#: Long lists that one worker process answers at a time, beside twice as many short ones. 16 clients that send all they
+#: Long lists that one process answers at a time, beside twice as many short ones. 16 clients that send all they
 #: may, and never read, take less than 100 MB (`python -m bench.attacks unread`).
 MAX_OPEN: Final = 16
 #: Names in one list. At 10 queries a second, a million new names take a day.

@@ -41,22 +41,14 @@ class LocalRecordFiles(Feature):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Every problem in the files, with its line and column."""
-        from doi_proxy.features.local_records.files import (
-            FileBounds,
-            last_good_records,
-            read_files,
-            read_last_good_records,
-        )
+        from doi_proxy.features.local_records.files import FileBounds, read_files
         from doi_proxy.system.check import Finding
 
-        path, bounds, now = inspection.settings.group(LocalRecordSettings).local_records, FileBounds(), time.time()
+        path = inspection.settings.group(LocalRecordSettings).local_records
         if path is None:
             return
-        reading, last_good = read_files(path, bounds, now), last_good_records(inspection.settings.store_url)
-        if reading.errors and inspection.is_start and read_last_good_records(last_good, path, bounds, now):
-            return
         remedy = "correct the file; until then the last good records are in force, and without any a start fails"
-        for problem in reading.problems:
+        for problem in read_files(path, FileBounds(), time.time()).problems:
             advice = remedy if problem.severity == "error" else ""
             yield Finding(problem.severity, inspection.source("local_records"), str(problem), advice)
 
@@ -82,11 +74,11 @@ class LocalRecordFiles(Feature):
 
         files, about = self._files, "Problems found in the files of local records by the last reading."
         core.meter.gauge(
-            GaugeData("local_records", "Local records in force.", "livemostrecent"),
+            GaugeData("local_records", "Local records in force."),
             lambda: 0 if files is None else files.records,
         )
         core.meter.gauge(
-            GaugeData("local_record_problems", about, "livemostrecent"),
+            GaugeData("local_record_problems", about),
             lambda: 0 if files is None else len(files.problems),
         )
         if files is None:

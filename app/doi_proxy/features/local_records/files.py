@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MAX_PROBLEMS: Final = 1_000
 _MAX_LOGGED: Final = 20
 #: Records are for what one institution corrects or adds. More of them slow down each start and reload: 100,000 take two
-#: to three seconds of processor time, and 90 MB in each worker. Registry files have room for all DOI names.
+#: to three seconds of processor time, and 90 MB in the process. Registry files have room for all DOI names.
 MAX_RECORDS: Final = 200_000
 _ADVICE: Final = "remove some, or import the targets of many names as a registry file: docs/registry-files.md"
 #: Problems that /readyz shows.

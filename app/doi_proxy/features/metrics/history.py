@@ -1,25 +1,18 @@
-"""The last 24 hours as sums of five minutes, and the last hour as sums of a minute.
+"""The last 24 hours as sums of five minutes, and the last hour as sums of a minute, in memory.
 
 They have totals of the service alone: nothing about a name or a client.
-
-The workers of a machine share one history in a file. One of them, which holds a lock, records it; the next one goes on
-after its end. `restore` puts the points of an earlier run before those of this one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Annotated, Final
+from dataclasses import dataclass, field
+from typing import Final
 
-import msgspec
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
 from doi_proxy.errors import NotCached, PrefixDenied, failure_tokens
-from doi_proxy.sharing.events import Moment
-from doi_proxy.sharing.memory import SharedMemory
-from doi_proxy.system.files import lock_beside
 
 #: Seconds of one point, and the number of points: 24 hours.
 STEP: Final = 300
@@ -46,43 +39,40 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
 MEANT: Final = frozenset({NotCached.token, PrefixDenied.token})
 
 
-#: A sum of a point. A point that is read may be forged.
-_Sum = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+@dataclass(slots=True)
+class Point:
+    """The sums of the series in the STEP seconds, or the MINUTE, from `start` on, in seconds since the epoch."""
+
+    start: int
+    sums: dict[str, float]
 
 
-class Point(msgspec.Struct):
-    """The sums of the series in the STEP seconds, or the MINUTE, from `start` on."""
-
-    start: Moment
-    sums: Annotated[dict[str, _Sum], msgspec.Meta(max_length=100)]
-
-
-class History(msgspec.Struct):
+@dataclass(slots=True)
+class History:
     """The points, oldest first, and the totals at the last record."""
 
-    points: list[Point] = msgspec.field(default_factory=list)
-    #: Those of the last hour. A restart begins with none.
-    minutes: list[Point] = msgspec.field(default_factory=list)
-    totals: dict[str, float] = msgspec.field(default_factory=dict)
-    is_restored: bool = False
+    points: list[Point] = field(default_factory=list)
+    #: Those of the last hour.
+    minutes: list[Point] = field(default_factory=list)
+    _totals: Mapping[str, float] = field(default_factory=dict)
+    _recorded_at: float | None = None
 
-    def restore(self, earlier: Iterable[Point], now: float) -> None:
-        """Put the points of an earlier run first. The five minutes in which the service restarted are those of both."""
-        points = {point.start: point for point in earlier if now - LENGTH * STEP < point.start <= now}
-        for point in self.points:
-            before = points.pop(point.start, None)
-            for name, amount in {} if before is None else before.sums.items():
-                point.sums[name] = point.sums.get(name, 0.0) + amount
-            points[point.start] = point
-        self.points = sorted(points.values(), key=lambda point: point.start)[-LENGTH:]
-        self.is_restored = True
+    def is_due(self, now: float) -> bool:
+        """Whether the last record is RECORD_INTERVAL old, or the clock was set back since."""
+        return self._recorded_at is None or not 0.0 <= now - self._recorded_at < RECORD_INTERVAL
 
     def record(self, now: float, totals: Mapping[str, float]) -> None:
         """Add what was counted since the last record to the points of `now`."""
-        new = {name: max(0.0, total - self.totals.get(name, 0.0)) for name, total in totals.items()}
+        new = {name: max(0.0, total - self._totals.get(name, 0.0)) for name, total in totals.items()}
         _add(self.points, STEP, LENGTH, now, new)
         _add(self.minutes, MINUTE, MINUTES, now, new)
-        self.totals = dict(totals)
+        self._totals, self._recorded_at = dict(totals), now
+
+    def read_now(self, now: float, totals: Mapping[str, float]) -> History:
+        """The history, with what was counted since the last record."""
+        found = History(_copy(self.points), _copy(self.minutes), self._totals)
+        found.record(now, totals)
+        return found
 
 
 def _add(points: list[Point], step: int, length: int, now: float, new: Mapping[str, float]) -> None:
@@ -97,7 +87,7 @@ def _add(points: list[Point], step: int, length: int, now: float, new: Mapping[s
 
 
 class Totals:
-    """The samples of all workers at a moment."""
+    """The samples at a moment."""
 
     def __init__(self, samples: dict[str, list[Sample]]) -> None:
         self._samples = samples
@@ -131,76 +121,6 @@ def read_totals(families: Iterable[Metric]) -> Totals:
     return Totals(samples)
 
 
-class SharedHistory:
-    """A history in the memory that the workers share. One of them records it: the one that has the lock."""
-
-    def __init__(self, memory: SharedMemory, lock: Path | None) -> None:
-        """`lock` is a file that the workers share. None for a process alone."""
-        self._memory = memory
-        self._lock_file = lock
-        self._history = History()
-        self._lock: int | None = None
-        self._recorded_at: float | None = None
-
-    def is_due(self, now: float) -> bool:
-        """Whether this process has to record now."""
-        if self._recorded_at is not None and 0.0 <= now - self._recorded_at < RECORD_INTERVAL:
-            return False
-        self._recorded_at = now
-        return self._lock_file is None or self._take_lock(self._lock_file)
-
-    def record(self, now: float, totals: Mapping[str, float]) -> None:
-        """Record totals. Only for a process for which the record is due."""
-        self._history.record(now, totals)
-        if self._lock_file is not None:
-            content = msgspec.json.encode(self._history)
-            self._memory.change(lambda _: content)
-
-    @property
-    def is_recorder(self) -> bool:
-        """Whether this process records."""
-        return self._lock_file is None or self._lock is not None
-
-    @property
-    def is_restored(self) -> bool:
-        """Whether the history has the points of an earlier run. Only for the process that records."""
-        return self._history.is_restored
-
-    def restore(self, earlier: Iterable[Point], now: float) -> None:
-        """See History. Only for the process that records."""
-        self._history.restore(earlier, now)
-
-    def points(self) -> list[Point]:
-        """The points at the last record, oldest first."""
-        return self._read().points
-
-    def read_now(self, now: float, totals: Mapping[str, float]) -> History:
-        """The history, with what was counted since the last record."""
-        history = self._read()
-        found = History(_copy(history.points), _copy(history.minutes), history.totals)
-        found.record(now, totals)
-        return found
-
-    def _read(self) -> History:
-        return self._history if self.is_recorder else _read(self._memory.read())
-
-    def _take_lock(self, file: Path) -> bool:
-        if self._lock is not None:
-            return True
-        self._lock = lock_beside(file)
-        if self._lock is None:
-            return False
-        self._history = _read(self._memory.read())
-        return True
-
-
 def _copy(points: list[Point]) -> list[Point]:
     """The points with a newest one that can be changed."""
     return [*points[:-1], *(Point(last.start, dict(last.sums)) for last in points[-1:])]
-
-
-def _read(content: bytes) -> History:
-    try:
-        return msgspec.json.decode(content, type=History)
-    except msgspec.DecodeError:
-        return History()

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from doi_proxy.endpoints.own_pages import text_headers
-from doi_proxy.features.metrics.workers import MetricsText
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT
 
+_OPENMETRICS: Final = "application/openmetrics-text"
 
-def add_metrics(app: FastAPI, write_metrics: Callable[[str | None], Awaitable[MetricsText]]) -> None:
-    """Answer /metrics. `write_metrics` returns the metrics for an `Accept` header."""
+
+def add_metrics(app: FastAPI, registry: CollectorRegistry, read_store: Callable[[], Awaitable[None]]) -> None:
+    """Answer /metrics. `read_store` is awaited before each answer."""
 
     @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
     async def metrics(request: Request) -> Response:
-        text = await write_metrics(request.headers.get("accept"))
-        headers = {"content-type": text.content_type, **text_headers(NO_STORE, VARY_ACCEPT)}
-        return Response(text.body, headers=headers)
+        await read_store()
+        if _OPENMETRICS in request.headers.get("accept", "").lower():
+            media_type, body = openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+        else:
+            media_type, body = CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+        return Response(body, headers={"content-type": media_type, **text_headers(NO_STORE, VARY_ACCEPT)})

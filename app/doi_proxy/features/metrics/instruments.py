@@ -2,18 +2,20 @@
 
 Labels have values from closed sets only. A name or an address is never a label.
 
-Numbers that every request increments are plain integers, which cost a tenth of prometheus-client's locked counters.
-`flush` adds them to the counters before a scrape. One thread does both.
+Numbers that every request increments are plain integers, which cost a tenth of prometheus-client's locked counters. A
+scrape reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from doi_proxy.errors import ShareSpent, failure_tokens
 from doi_proxy.resolver.observer import ResolutionObserver
@@ -45,7 +47,7 @@ PURPOSES: Final = ("name", "lookup", "site")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "forget_registry", "count_registry", "announce", "scan", "changes", "read_note",
-    "write_note", "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
+    "write_note", "spend", "stats", "flush", "close",
 )  # fmt: skip
 
 
@@ -53,18 +55,15 @@ def _counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -
     return Counter(f"doi_proxy_{name}", about, labels, registry=registry)
 
 
-class AnswerMetrics(ResolutionObserver):
+class AnswerMetrics(ResolutionObserver, Collector):
     """The answers of a resolver."""
 
     def __init__(self, registry: CollectorRegistry, refused: Callable[[str], None]) -> None:
         """`refused` counts names without an answer because their client had used its share of the upstream."""
         self._refused = refused
         counter = partial(_counter, registry)
-        answers = counter("cache_answers", "Names answered, by where the answer came from.", "kind")
-        self._answered = {origin: answers.labels(kind).inc for origin, kind in KINDS.items()}
-        self._negative = answers.labels(NEGATIVE).inc
-        #: Answers since the last flush, by origin. Fresh ones are by far the most.
-        self._hits, self._others = 0, dict.fromkeys(KINDS, 0)
+        #: Answers by origin. Fresh ones are by far the most.
+        self._hits, self._negative, self._others = 0, 0, dict.fromkeys(KINDS, 0)
         about = "Names that could not be answered: no record in the cache, and the upstream could not be queried."
         failures = counter("could_not_verify", about, "reason")
         self._failed = {token: failures.labels(token).inc for token in failure_tokens()}
@@ -76,11 +75,12 @@ class AnswerMetrics(ResolutionObserver):
         confirmations = counter("not_found_confirmations", about, "result")
         self._confirmed = confirmations.labels("confirmed").inc
         self._refuted = confirmations.labels("refuted").inc
+        registry.register(self)
 
     def record_resolution(self, resolution: Resolution) -> None:
         """See ResolutionObserver."""
         if resolution.origin is HIT and not resolution.is_registered:
-            self._negative()
+            self._negative += 1
         else:
             self.record_origin(resolution.origin)
 
@@ -109,11 +109,16 @@ class AnswerMetrics(ResolutionObserver):
         """See ResolutionObserver."""
         (self._confirmed if confirmed else self._refuted)()
 
-    def flush(self) -> None:
-        """Add the numbers since the last flush to the counters."""
+    def collect(self) -> Iterator[Metric]:
+        """See Collector. Some origins have one kind."""
+        numbers = {**dict.fromkeys(KINDS.values(), 0), NEGATIVE: self._negative}
         for origin, number in (*self._others.items(), (HIT, self._hits)):
-            self._answered[origin](number)
-        self._hits, self._others = 0, dict.fromkeys(KINDS, 0)
+            numbers[KINDS[origin]] += number
+        about = "Names answered, by where the answer came from."
+        answers = CounterMetricFamily("doi_proxy_cache_answers", about, labels=["kind"])
+        for kind, number in numbers.items():
+            answers.add_metric([kind], number)
+        yield answers
 
 
 class FeatureMetrics(Meter):
@@ -122,7 +127,6 @@ class FeatureMetrics(Meter):
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._counters: dict[str, Callable[..., None]] = {}
-        self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
 
     def counter(self, data: CounterData) -> Callable[..., None]:
         """See Meter. A counter that several features use is one."""
@@ -143,13 +147,7 @@ class FeatureMetrics(Meter):
 
     def gauge(self, data: GaugeData, read: Callable[[], float]) -> None:
         """See Meter."""
-        gauge = Gauge(f"doi_proxy_{data.name}", data.about, registry=self._registry, multiprocess_mode=data.mode)
-        self._gauges.append((gauge, read))
-
-    def read_gauges(self) -> None:
-        """Set the gauges to what they show now."""
-        for gauge, read in self._gauges:
-            gauge.set(read())
+        Gauge(f"doi_proxy_{data.name}", data.about, registry=self._registry).set_function(read)
 
 
 class UpstreamMetrics:
@@ -242,23 +240,20 @@ class StoreMetrics:
         self._failed[operation]()
 
 
-class ConnectionMetrics:
+class ConnectionMetrics(Collector):
     """Open client connections, and closed ones by reason."""
 
-    def __init__(self, registry: CollectorRegistry, reasons: Collection[str]) -> None:
-        """`reasons` are all keys that `report` accepts."""
-        self._open = Gauge(
-            "doi_proxy_connections_open", "Open client connections.", registry=registry, multiprocess_mode="livesum"
-        )
-        closed = Counter(
-            "doi_proxy_connections_closed", "Client connections that ended, by reason.", ["reason"], registry=registry
-        )
-        self._closed = {reason: closed.labels(reason) for reason in reasons}
-        self._last = dict.fromkeys(reasons, 0)
+    def __init__(self, registry: CollectorRegistry, connections: Sized, closed: Mapping[Any, int]) -> None:
+        """`closed` is the number of connections that ended, by a reason that has the text of the label."""
+        self._connections = connections
+        self._closed = closed
+        registry.register(self)
 
-    def report(self, number_open: int, closed: Mapping[str, int]) -> None:
-        """Set the number of open connections, and of connections closed since the process started, by reason."""
-        self._open.set(number_open)
-        for reason, number in closed.items():
-            self._closed[reason].inc(number - self._last[reason])
-            self._last[reason] = number
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        yield GaugeMetricFamily("doi_proxy_connections_open", "Open client connections.", len(self._connections))
+        about = "Client connections that ended, by reason."
+        closed = CounterMetricFamily("doi_proxy_connections_closed", about, labels=["reason"])
+        for reason, number in self._closed.items():
+            closed.add_metric([str(reason)], number)
+        yield closed

@@ -49,7 +49,7 @@ class NativeListenerSettings(SettingsGroup):
 
 
 class NativeProtocol(feature.Feature):
-    """The listener, which the server of each worker serves."""
+    """The listener, which the server of the process serves."""
 
     name = "native_listener"
     summary = "the native Handle protocol for other programs: UDP, TCP and the HTTP tunnel"
@@ -66,7 +66,7 @@ class NativeProtocol(feature.Feature):
         from doi_proxy.features.native_listener.responder import Responder
 
         context, settings = self.context, self.context.settings.group(NativeListenerSettings)
-        listener = NativeListener(context.shared_file("native-udp.lock"), allows_udp=settings.native_listen_udp)
+        listener = NativeListener(allows_udp=settings.native_listen_udp)
         count = core.meter.counter(_MESSAGES)
 
         def listen(stages: Any, connections: Any) -> NativeServer:

@@ -1,17 +1,14 @@
-"""The listener: TCP and the HTTP tunnel in each worker, UDP in one of them."""
+"""The listener: UDP, TCP and the HTTP tunnel."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any, Final
 
 from doi_proxy.features.native_listener.datagrams import NativeDatagrams
@@ -20,21 +17,17 @@ from doi_proxy.features.native_listener.stream import NativeStream, ServerState
 from doi_proxy.features.native_listener.tunnel import Tunnel
 from doi_proxy.server.connections import Connections
 from doi_proxy.system.background import Service
-from doi_proxy.system.files import open_beside
 
 log = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.
 _BACKLOG: Final = 2048
-#: Seconds between two attempts to serve UDP. Another worker does until it ends.
-_INTERVAL: Final = 1.0
 
 
 class NativeListener(Service):
-    """Serves the socket of `native_listen`. `lock` is a file that the workers share, None for a process alone."""
+    """Serves the socket of `native_listen`."""
 
-    def __init__(self, lock: Path | None, *, allows_udp: bool) -> None:
-        self._lock = lock
+    def __init__(self, *, allows_udp: bool) -> None:
         self._allows_udp = allows_udp
         self._bound = asyncio.Event()
         self._address: Any = None
@@ -52,20 +45,10 @@ class NativeListener(Service):
         self._bound.set()
 
     async def run(self) -> None:
-        """Serve UDP as long as this process has the lock. One limit counts the answers of all workers."""
+        """Serve UDP until the end of the process."""
         await self._bound.wait()
         if not self._responder.has_udp:
             return
-        lock = None if self._lock is None else open_beside(self._lock)
-        try:
-            while lock is not None and not _try_lock(lock):  # noqa: ASYNC110 - other processes have the lock
-                await asyncio.sleep(_INTERVAL)
-            await self._serve_datagrams()
-        finally:
-            if lock is not None:
-                os.close(lock)
-
-    async def _serve_datagrams(self) -> None:
         host, port, *_ = self._address
         create = partial(NativeDatagrams, self._responder, host, port, time.monotonic)
         loop = asyncio.get_running_loop()
@@ -95,11 +78,3 @@ class NativeServer(Tunnel):
         )
         self._listener.use(listening.getsockname())
         return server
-
-
-def _try_lock(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False

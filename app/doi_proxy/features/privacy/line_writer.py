@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import stat
@@ -10,7 +11,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from multiprocessing.util import Finalize
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
@@ -33,8 +33,6 @@ _PIPE_BYTES: Final = 4_096
 _FILE_BYTES: Final = 16_384
 #: Seconds that the end of the process waits for a reader that stands still.
 CLOSE_TIMEOUT: Final = 2.0
-#: Any number: the last lines need nothing that ends before them.
-_EXIT_PRIORITY: Final = 0
 LOST_LINES: Final = CounterData(
     "access_log_lost_lines",
     "Lines of the access log that were not written: standard output was full, closed or not read in time, or the "
@@ -162,14 +160,12 @@ class LineService(Service):
         self._writer = writer
         self._count_lost = count_lost
         self._counted = 0
-        self._at_exit: Finalize | None = None
 
     async def start(self) -> None:
         """Write the last lines also if the process ends by a fault."""
-        # A worker is a fork. It ends without the functions of atexit.
-        self._at_exit = Finalize(self, self._writer.close, exitpriority=_EXIT_PRIORITY)
+        atexit.register(self._writer.close)
 
-    def tick(self) -> None:
+    def tick(self, _late: float) -> None:
         """Count the lines that were lost."""
         lost = self._writer.lost
         if lost > self._counted:
@@ -179,5 +175,4 @@ class LineService(Service):
     async def stop(self) -> None:
         """Write the last lines."""
         await asyncio.to_thread(self._writer.close)
-        if self._at_exit is not None:
-            self._at_exit.cancel()
+        atexit.unregister(self._writer.close)

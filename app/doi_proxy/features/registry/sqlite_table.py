@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
-from doi_proxy.cache.coordination import REGISTRY_CHANGED
+from doi_proxy.cache.store import REGISTRY_CHANGED
 from doi_proxy.errors import StoreError
 from doi_proxy.features.registry import sqlite_blocks as registry_blocks
 from doi_proxy.features.registry.record import RegistryRecord

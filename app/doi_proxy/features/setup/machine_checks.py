@@ -1,4 +1,4 @@
-"""Checks of the settings against this machine: processors, memory, and the port."""
+"""Checks of the settings against this machine: memory, and the port."""
 
 from __future__ import annotations
 

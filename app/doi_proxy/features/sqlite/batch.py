@@ -8,9 +8,9 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCEMENTS
 from doi_proxy.cache.entry import MAX_SKEW, Entry, loses_proof
 from doi_proxy.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN, Purges
+from doi_proxy.cache.store import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCEMENTS
 from doi_proxy.errors import DamagedEntry
 from doi_proxy.features.sqlite.earlier_targets import add_earlier_target
 from doi_proxy.features.sqlite.eviction import evict

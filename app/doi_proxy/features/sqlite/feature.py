@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, shared by the worker processes of a machine."""
+"""The embedded store: one SQLite file, shared by the instances of a machine."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import Feature
 
 if TYPE_CHECKING:
-    from doi_proxy.cache.store import SharedStore
+    from doi_proxy.cache.store import Store
     from doi_proxy.store.url import StoreOptions
 
 
-def open_file(url: str, options: StoreOptions) -> SharedStore:
+def open_file(url: str, options: StoreOptions) -> Store:
     """Open a file: `sqlite:///var/x` is relative to the working directory, `sqlite:////var/x` is an absolute path.
 
     Raises ConfigurationError for the URL, and StoreError for the file.
     """
-    from doi_proxy.features.sqlite.read_only import ReadOnlySqliteStore
     from doi_proxy.features.sqlite.store import SqliteStore
     from doi_proxy.store.file import choose_file
 
     path, records = choose_file(_file_path(url.partition(":")[2])), options.find_records()
-    if options.read_only:
-        return ReadOnlySqliteStore(path, clock=options.clock, records=records)
     return SqliteStore(
-        path, clock=options.clock, max_bytes=options.max_bytes, find_freed=options.find_freed, records=records
+        path,
+        clock=options.clock,
+        max_bytes=options.max_bytes,
+        find_freed=options.find_freed,
+        records=records,
+        read_only=options.read_only,
     )
 
 
@@ -45,5 +47,5 @@ class Sqlite(Feature):
     """The stores of `sqlite:` URLs."""
 
     name = "sqlite"
-    summary = "the store in a file, shared by the workers of a machine"
+    summary = "the store in a file, shared by the instances of a machine"
     stores = {"sqlite": open_file}

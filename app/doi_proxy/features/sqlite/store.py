@@ -1,33 +1,29 @@
-"""The embedded store: one SQLite file, shared by the worker processes of a machine. It survives restarts."""
+"""The embedded store: one SQLite file, shared by the instances of a machine. It survives restarts."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from doi_proxy.cache.entry import Entry
-from doi_proxy.cache.store import NearKeys, StoreStats
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, NearKeys, StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.sqlite import file
 from doi_proxy.features.sqlite.batch import write_batch
 from doi_proxy.features.sqlite.bounds import StoreBounds
-from doi_proxy.features.sqlite.coordination import CoordinationFile
 from doi_proxy.features.sqlite.near import NearSearch
 from doi_proxy.features.sqlite.notes import read_note, try_notes, write_note
 from doi_proxy.features.sqlite.place import StorePlace
 from doi_proxy.features.sqlite.records import Records
 from doi_proxy.features.sqlite.rows import Rows
 from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change
-from doi_proxy.rationing.token_bucket import Bucket, back_off, drop_gains, take_token
-from doi_proxy.store.file import READ_TIMEOUT
+from doi_proxy.store.file import READ_TIMEOUT, has_log
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0
@@ -35,12 +31,6 @@ _USE_INTERVAL: Final = 3_600.0
 _ABSENT_SECONDS: Final = 0.1
 #: Absent keys that are remembered. One more makes all of them be forgotten.
 _MAX_ABSENT: Final = 1_000
-#: Seconds after a failure in which the coordination file is not used. An attempt can wait for a lock and block the
-#: event loop meanwhile.
-_PAUSE: Final = 1.0
-#: Seconds that a release waits for the write that the other processes wait for. It is less than the length of a lease,
-#: because the same process can take the lease again when it has expired.
-_RELEASE_SECONDS: Final = 1.0
 
 
 class SqliteStore:
@@ -58,22 +48,28 @@ class SqliteStore:
         find_freed: Callable[[], int] = int,
         gather: float = GATHER,
         records: Records | None = None,
+        read_only: bool = False,
     ) -> None:
         """`max_bytes` limits the file and its log, without registry records. Beyond it, expired entries are evicted
         first, then the least recently used. `find_freed` returns what is added to it now. `clock` gives seconds since
-        the epoch. `records` are those of a feature. Raises StoreError.
+        the epoch. `records` are those of a feature. If it is `read_only`, no file is created or changed, and what would
+        write raises StoreError. Raises StoreError, also for a damaged file that is `read_only`.
         """
-        file.prepare(path, clock(), None if records is None else records.create)
         self._path = path
         self._clock = clock
-        #: Counts the seconds of leases and buckets. All processes of a machine share this clock, and none sets it.
-        self.timer = time.monotonic
         self._bounds, self._find_freed = StoreBounds.divide(max_bytes), find_freed
         self._records = records
         self._near = NearSearch(path, self._records)
-        self._coordination_failure = ""
-        self._coordination_failed_at = -inf
         self._note_failure = ""
+        #: When `read_now` did not find a key. A request for a new name calls it first, then `get`.
+        self._absent: dict[str, float] = {}
+        self._writer: BatchWriter | None = None
+        #: What was beside the file when it was opened to be read alone.
+        self._beside = _find_log(path)
+        if read_only:
+            self._rows = Rows(path, file.open_to_read(path), clock, report_damage=lambda _: None, records=records)
+            return
+        file.prepare(path, clock(), None if records is None else records.create)
         with file.translate_open_errors(path, "for writing"), file.exclusive_lock(path), ExitStack() as opened:
             reading = opened.enter_context(closing(file.connect(path, timeout=READ_TIMEOUT)))
             self._place = StorePlace(path, reading)
@@ -81,7 +77,6 @@ class SqliteStore:
             self._writing = opened.enter_context(closing(file.connect(path, timeout=file.WRITE_TIMEOUT)))
             for pragma in self._bounds.pragmas:
                 self._writing.execute(pragma)
-            self._coordination = self._open_coordination()
             opened.pop_all()  # closed by `close` from now on, not at the end of this block
         self._writer = BatchWriter(
             self._write,
@@ -90,11 +85,9 @@ class SqliteStore:
             rows=self._bounds.rows,
             batch_bytes=self._bounds.batch_bytes,
         )
-        #: When `read_now` did not find a key. A request for a new name calls it first, then `get`.
-        self._absent: dict[str, float] = {}
 
     async def get(self, key: str) -> Entry | None:
-        """See Store. The first call after `read_now` does not read again. The first call after `lease` does."""
+        """See Store. The first call after `read_now` does not read again."""
         entry = self.read_now(key)
         self._absent.pop(key, None)
         return entry
@@ -112,16 +105,17 @@ class SqliteStore:
         return entry
 
     def _read(self, key: str) -> Entry | None:
-        change = self._writer.find(key)
-        now = self._clock()
-        if change is not None:
+        writer, now = self._writer, self._clock()
+        if writer is None:
+            self._follow_log()
+        elif (change := writer.find(key)) is not None:
             return change.entry if change.entry is not None and change.entry.is_kept(now) else None
         entry, last_used = self._rows.find(key)
         if entry is None:
             return self._rows.find_record(key)
         # A use in the future was recorded before the clock was set back.
-        if abs(now - last_used) >= _USE_INTERVAL:
-            self._writer.record_use(key, now)
+        if writer is not None and abs(now - last_used) >= _USE_INTERVAL:
+            writer.record_use(key, now)
         return entry
 
     async def put(
@@ -129,12 +123,13 @@ class SqliteStore:
     ) -> None:
         """See Store. Raises StoreError if too many writes wait or the last one failed. Never blocks."""
         self._submit(Change(entry.key, entry, announce, sent_at, unless_newer))
-        if (error := self._writer.last_error) is not None:
+        if (error := self._require_writer().last_error) is not None:
             text = f"The store {self._path} could not be written: {error}."
             raise StoreError(text, cause=file.find_cause(error))
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:
         """See Store."""
+        self._require_writer()
         try:
             existed = self._read(key) is not None
         except DamagedEntry:
@@ -156,6 +151,7 @@ class SqliteStore:
         """See RecordStore."""
         if self._records is None:
             return 0
+        self._require_writer()
         self._place.check()
         return await asyncio.to_thread(self._records.forget, self._path, prefix, self._clock())
 
@@ -166,14 +162,14 @@ class SqliteStore:
             for entry in page:
                 yield entry
             await asyncio.sleep(0)  # other tasks run between the pages
+            self._follow_log()
 
     async def changes(self, cursor: str | None) -> Changes:
         """See Store. A process calls it every second, so it also finds that the file is lost."""
+        if self._writer is None:
+            self._follow_log()
+            return Changes(cursor or "0")
         self._place.check()
-        if self._coordination_failure:
-            # Without requests, nothing else shows that the file works again. No name is empty.
-            with suppress(StoreError):
-                await self.lease("", "", 0.0)
         if self._note_failure:
             with suppress(StoreError), self._record_note_failure():
                 await asyncio.to_thread(try_notes, self._path)
@@ -188,68 +184,31 @@ class SqliteStore:
         )
         return Changes(str(newest), tuple(dict.fromkeys(key for (key,) in rows)), overrun=len(rows) != missed)
 
-    async def lease(self, key: str, owner: str, seconds: float) -> bool:
-        """See Store."""
-        # Another request for the name may have looked again since `get`. The read after the lease must be a real one.
-        self._absent.pop(key, None)
-        with self._use_coordination():
-            return self._coordination.lease(key, owner, self.timer(), seconds)
-
-    async def renew(self, key: str, owner: str, seconds: float) -> None:
-        """See Store."""
-        with self._use_coordination():
-            self._coordination.renew(key, owner, self.timer(), seconds)
-
-    async def release(self, key: str, owner: str) -> None:
-        """See Store."""
-        try:
-            if self._writer.find(key) is not None:
-                await asyncio.wait_for(self.flush(), _RELEASE_SECONDS)
-        except TimeoutError:
-            pass  # the process that waits for the lease queries the upstream itself
-        finally:
-            with self._use_coordination():
-                self._coordination.release(key, owner, self.timer())
-
-    async def take(
-        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
-    ) -> float:
-        """See Store."""
-
-        def take(known: Bucket | None, now: float) -> tuple[Bucket, float]:
-            return take_token(drop_gains(known, now) if is_first else known, now, rate, burst, leaving, count)
-
-        with self._use_coordination():
-            return self._coordination.change_bucket(bucket, self.timer, take)
-
-    async def back_off(self, bucket: str, seconds: float) -> None:
-        """See Store."""
-        with self._use_coordination():
-            self._coordination.change_bucket(
-                bucket, self.timer, lambda known, now: (back_off(known, now, seconds), 0.0)
-            )
-
     async def count_registry(self, prefix: str) -> int:
         """See RecordStore."""
         if self._records is None:
             return 0
         await self.flush()
-        self._place.check()
+        if self._writer is not None:
+            self._place.check()
         with self._report_damage():
             return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
 
     async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
         """See SearchableStore."""
-        self._place.check()
+        if self._writer is not None:
+            self._place.check()
         with self._report_damage():
             return await asyncio.to_thread(self._near.find, key, candidates)
 
     async def read_note(self, name: str) -> bytes | None:
         """See Store."""
+        self._follow_log()
         return read_note(self._rows, name)
 
     async def write_note(self, name: str, data: bytes) -> None:
         """See Store."""
+        self._require_writer()
         await self.flush()
         self._place.check()
         with self._record_note_failure():
@@ -257,31 +216,35 @@ class SqliteStore:
 
     async def stats(self) -> StoreStats:
         """See Store. `bytes` is the room of the entries, which `max_bytes` limits."""
-        stats, error = self._rows.stats(), self._writer.last_error
-        detail = stats.detail
+        self._follow_log()
+        stats = self._rows.stats()
+        if self._writer is None:
+            return stats
+        detail, error = stats.detail, self._writer.last_error
         if error is not None:
             detail += f"; the last write failed: {error}"
         if self._writer.dropped or self._writer.lost:
             detail += f"; {self._writer.dropped} writes dropped, {self._writer.lost} lost"
-        if self._coordination_failure:
-            detail += f"; the coordination file failed: {self._coordination_failure}"
         if self._note_failure:
             detail += f"; the last note was not written: {self._note_failure}"
-        healthy = stats.healthy and error is None and not (self._coordination_failure or self._note_failure)
+        healthy = stats.healthy and error is None and not self._note_failure
         return replace(stats, healthy=healthy, detail=detail, is_read_only=stats.healthy and error is not None)
 
     async def flush(self) -> None:
         """See Store."""
-        await asyncio.wrap_future(self._writer.flush())
+        if self._writer is not None:
+            await asyncio.wrap_future(self._writer.flush())
 
     async def close(self) -> None:
         """See Store."""
+        if self._writer is None:
+            self._rows.connection.close()
+            return
         await asyncio.to_thread(self._writer.close)
         await asyncio.to_thread(self._near.close)
         with file.translate_open_errors(self._path, "for writing"):
             self._rows.connection.close()
             self._writing.close()
-            self._coordination.close()
 
     def _write(self, changes: list[Change], used: dict[str, float]) -> None:
         try:
@@ -293,35 +256,15 @@ class SqliteStore:
             raise
 
     def _submit(self, change: Change) -> None:
+        writer = self._require_writer()
         self._absent.pop(change.key, None)
         try:
             change.key.encode()
         except UnicodeEncodeError as error:
             # Checked here, because one such key would fail a whole batch.
             raise StoreError(f"The key {change.key!r} cannot be stored: {error}.") from error
-        if not self._writer.submit(change):
+        if not writer.submit(change):
             raise StoreError(f"The store {self._path} is too slow: the queue of writes is full.")
-
-    def _open_coordination(self) -> CoordinationFile:
-        return CoordinationFile(self._path.with_name(f"{self._path.name}.coordination"))
-
-    @contextmanager
-    def _use_coordination(self) -> Iterator[None]:
-        """Translate the errors of the coordination file, and do not use it for `_PAUSE` seconds after a failure."""
-        # A clock that was set back must not prolong the pause.
-        if 0.0 <= self._clock() - self._coordination_failed_at < _PAUSE:
-            raise StoreError(
-                f"The coordination file of {self._path} failed a moment ago: {self._coordination_failure}."
-            )
-        try:
-            yield
-        except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
-            self._coordination_failure, self._coordination_failed_at = str(error), self._clock()
-            if file.is_damage(error):
-                self._replace_coordination()
-            text = f"The coordination file of {self._path} failed: {error}."
-            raise StoreError(text, cause=file.find_cause(error)) from error
-        self._coordination_failure = ""
 
     @contextmanager
     def _record_note_failure(self) -> Iterator[None]:
@@ -340,13 +283,27 @@ class SqliteStore:
         try:
             yield
         except StoreError as error:
-            if error.cause == file.DAMAGED:
+            if error.cause == file.DAMAGED and self._writer is not None:
                 self._place.report_damage(error.__cause__ or error)
             raise
 
-    def _replace_coordination(self) -> None:
-        # Several processes may find the damage. Under the lock, the first replaces the file and the others open it.
-        # The event loop must not wait. The next use after the pause tries again.
-        with suppress(sqlite3.Error, OSError), file.exclusive_lock(self._path, waits=False):
-            self._coordination.close()
-            self._coordination = self._open_coordination()
+    def _require_writer(self) -> BatchWriter:
+        if self._writer is None:
+            raise StoreError(f"The store {self._path} is open for reading only.")
+        return self._writer
+
+    def _follow_log(self) -> None:
+        """Open a file that is only read again, if a proxy has opened it since, or its log can be written since.
+
+        Without a log it was opened as immutable. While this process reads a log whose index it cannot write, SQLite
+        does not let it open the file for writing.
+        """
+        if self._writer is None and (found := _find_log(self._path)) != self._beside and found[0]:
+            self._rows.connection.close()
+            self._rows.connection = file.open_to_read(self._path)
+            self._beside = found
+
+
+def _find_log(path: Path) -> tuple[bool, bool]:
+    """Whether there is a log, and whether its index can be written."""
+    return has_log(path), os.access(f"{path}-shm", os.W_OK)

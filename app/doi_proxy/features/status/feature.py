@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,11 +16,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
     from doi_proxy.features.status.clients import ClientCounts
-    from doi_proxy.features.status.keeping import StatusKeeper
     from doi_proxy.features.status.models import Readiness, Status
     from doi_proxy.features.status.prefixes import PrefixCounts
     from doi_proxy.features.status.reader import StatusReader
-    from doi_proxy.features.status.upstream_states import UpstreamStates
     from doi_proxy.features.status.watching import EventWatcher
     from doi_proxy.web.operations import Face
 
@@ -57,10 +54,8 @@ class StatusPages(feature.Feature, Service):
     needs = ("metrics",)
     settings = StatusSettings
 
-    _upstreams: UpstreamStates
     _reader: StatusReader
     _watcher: EventWatcher
-    _keeper: StatusKeeper
     _clients: ClientCounts
     _prefixes: PrefixCounts
     #: The prefixes that are shown. The highest privacy level counts clients and names together nowhere.
@@ -76,30 +71,20 @@ class StatusPages(feature.Feature, Service):
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Count clients and prefixes, and record the history and the events."""
         from doi_proxy.features.metrics.feature import Metrics
-        from doi_proxy.features.metrics.history import SharedHistory
         from doi_proxy.features.status.clients import ClientCounts
-        from doi_proxy.features.status.keeping import StatusKeeper, find_place
         from doi_proxy.features.status.prefixes import PrefixCounts
         from doi_proxy.features.status.reader import StatusReader
-        from doi_proxy.features.status.upstream_states import UpstreamStates
         from doi_proxy.features.status.watching import EventWatcher
-        from doi_proxy.sharing.states import SharedStates
         from doi_proxy.web.client_network import client_of
 
-        context, memories = self.context, self.context.reloads.memories
-        self._upstreams = UpstreamStates(core.upstream.guards, SharedStates(memories["upstreams"]), context.clock)
-        self._clients = ClientCounts(client_of, context.clock, memories["clients"])
-        self._prefixes = PrefixCounts(client_of, context.clock, lambda: os.urandom(16), memories["prefixes"])
+        context = self.context
+        self._clients = ClientCounts(client_of, context.clock)
+        self._prefixes = PrefixCounts(client_of, context.clock)
         self._shown = self._prefixes if context.settings.privacy_level < _NO_PREFIXES else None
-        history = SharedHistory(memories["history"], context.shared_file("history.lock"))
         self._watcher = EventWatcher(context, core)
-        self._reader = StatusReader(context, core, others[Metrics], history, self._upstreams, self._clients)
-        is_shared = not context.settings.store_url.startswith(("memory:", "sqlite:"))
-        listening = f"{context.settings.host}:{context.settings.port}"
-        place = find_place(listening) if is_shared else ""
-        self._keeper = StatusKeeper(core.cache, history, context.events, context.clock, place)
+        self._reader = StatusReader(context, core, others[Metrics], self._clients)
         counted = () if self._shown is None else (self._shown,)
-        return self._clients, *counted, self._upstreams, self
+        return self._clients, *counted, self
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the routes, that of /status also behind the gates of operators."""
@@ -135,18 +120,9 @@ class StatusPages(feature.Feature, Service):
         self._watcher.watch()
         return await self._reader.read(prefixes)
 
-    def tick(self) -> None:
+    def tick(self, _late: float) -> None:
         """Record a point, if it is due, and what has changed."""
         self._clients.refresh()
         self._prefixes.refresh()
         self._watcher.watch()
         self._reader.record()
-
-    async def run(self) -> None:
-        """Keep the history and the events in the store."""
-        await self._keeper.run(self._finish)
-
-    def _finish(self) -> None:
-        """Record what happened since the last tick, because this process ends."""
-        self._watcher.watch()
-        self._reader.finish()

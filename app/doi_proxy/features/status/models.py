@@ -7,7 +7,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, Field
 
 from doi_proxy.features.status.prefixes import PrefixKind
-from doi_proxy.sharing.events import EventKind
+from doi_proxy.system.events import EventKind
 
 #: The path of the page.
 STATUS_PATH: Final = "/status"
@@ -20,7 +20,7 @@ class Health(BaseModel):
 
 
 class UpstreamReadiness(BaseModel):
-    """One upstream. `state` is that of the service, the rest is of this process. Details: the log and `/metrics`."""
+    """One upstream. Details: the log and `/metrics`."""
 
     number: int = Field(description="The upstream's number, from 1 in the order of the settings.", examples=[1])
     state: Literal["unknown", "ok", "failing", "backing-off"] = Field(
@@ -52,11 +52,11 @@ class Readiness(BaseModel):
     """The process can answer. An upstream that is down does not make it unready: its records are the reason to stay."""
 
     ready: bool = Field(description="Whether requests should be sent here.")
+    instance: str = Field("", description="The setting `instance`: the instance that answers.", examples=["1"])
     detail: dict[str, str] = Field(default_factory=dict, description="One word for each part.")
     problems: list[str] = Field(
         default_factory=list,
-        description="What is wrong, the worst first: entries of docs/runbook.md. Workers that are missing are on "
-        "/status alone.",
+        description="What is wrong, the worst first: entries of docs/runbook.md.",
     )
     sentence: str = Field("", description="The worst problem in an English sentence, or `Working.`")
     upstreams: list[UpstreamReadiness] = Field(default_factory=list, description="Each upstream; none if sealed.")
@@ -87,21 +87,18 @@ class EventStatus(BaseModel):
     at: int = Field(description="Its time, or its beginning, in seconds since the epoch.")
     until: int | None = Field(description="The end of what lasts, or the last of several purges or denials.")
     detail: str = Field(
-        description="The host of an upstream, the version of a start, the name of a worker, or the direction in which "
-        "the clock was set."
+        description="The host of an upstream, the version of a start, or the direction in which the clock was set."
     )
-    count: int = Field(
-        description="Entries of a purge, denials, ends of a worker, or the seconds by which the clock was set."
-    )
+    count: int = Field(description="Entries of a purge, denials, or the seconds by which the clock was set.")
     cause: str = Field(
         "",
         description="Why it happened: the token of an error, as in docs/errors.md; of a store for example "
-        "`store-full`; for a worker `silent`, `signal` or `status`.",
+        "`store-full`.",
     )
     sign: str = Field(
         "",
-        description="What narrows the cause down: `page` (of HTML), `redirect`, `dns`, `certificate`, the HTTP status "
-        "of a refusal, or the signal or the status with which a worker ended.",
+        description="What narrows the cause down: `page` (of HTML), `redirect`, `dns`, `certificate`, or the HTTP "
+        "status of a refusal.",
     )
 
 
@@ -113,7 +110,7 @@ class PrefixCount(BaseModel):
 
 
 class StoreStatus(BaseModel):
-    """The store, and the memory of all workers."""
+    """The store, and the memory of this process."""
 
     kind: Literal["memory", "sqlite", "server"]
     healthy: bool
@@ -137,7 +134,6 @@ class BudgetStatus(BaseModel):
 class ClientStatus(BaseModel):
     """How the requests of the last hour are spread. A client is a network. There is no address.
 
-    What another worker has counted in the last 30 seconds can be missing.
     Prepared answers count one answer in 16, sixteenfold. A client with a few such requests can be missing.
     """
 
@@ -183,15 +179,15 @@ class StatusSummary(BaseModel):
 
 
 class Status(BaseModel):
-    """The state of the service. Counts are of all workers, since the start."""
+    """The state of this instance. Counts are since its start."""
 
     summary: StatusSummary | None = None
     version: str
-    started: int = Field(description="The start of the service, in seconds since the epoch.")
+    instance: str = Field("", description="The setting `instance`: the instance that answers.", examples=["1"])
+    started: int = Field(description="The start of the process, in seconds since the epoch.")
     uptime: int = Field(description="Seconds since the start.")
     mode: Literal["online", "sealed"]
     draining: bool
-    workers: int
     requests: dict[str, int] = Field(description="Requests by status.", examples=[{"302": 1200}])
     answers: dict[str, int] = Field(description="Names answered, by where the answer came from.")
     hit_share: float | None = Field(description="Share of the answers that were fresh in the cache, 0 to 1.")

@@ -56,7 +56,7 @@ def add_status(
         tags=["Operate"],
         summary="What is the service doing?",
         response_model=Status,
-        response_description="The state of this process, and what all workers counted.",
+        response_description="The state of this process, and what it counted.",
         operation_id="status",
         responses=_RESPONSES,
         include_in_schema=is_described,

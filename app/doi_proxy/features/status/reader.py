@@ -1,4 +1,4 @@
-"""Reads what `/status` shows: the counters of all workers, the state of this process, and the last 24 hours."""
+"""Reads what `/status` shows: the counters and the state of this process, and the last 24 hours."""
 
 from __future__ import annotations
 
@@ -11,25 +11,20 @@ from typing import Final
 from doi_proxy.errors import NotInBundle, PrefixDenied
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.metrics.feature import Metrics
-from doi_proxy.features.metrics.gauges import set_process_state
-from doi_proxy.features.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
+from doi_proxy.features.metrics.history import STEP, History, Point, Totals, read_totals
 from doi_proxy.features.status import models
 from doi_proxy.features.status.clients import ClientCounts
 from doi_proxy.features.status.prefixes import PrefixCounts, PrefixKind
 from doi_proxy.features.status.readiness import describe_readiness
 from doi_proxy.features.status.summary import RECENT, Facts, read_english, summarize, write_problem
-from doi_proxy.features.status.upstream_states import UpstreamStates
 from doi_proxy.features.status.watching import name_upstream
-from doi_proxy.sharing.events import Event
-from doi_proxy.sharing.memory import SharedMemory
 from doi_proxy.system.background import Service
+from doi_proxy.system.events import Event
 from doi_proxy.system.incidents import Cause
 from doi_proxy.system.version import read_version
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
-#: Seconds after the start from which a worker that does not run is missing.
-_START_SECONDS: Final = 60
 #: Seconds for which a clock that was set is a problem: entries may count as stale, or as fresh for too long.
 _CLOCK_SECONDS: Final = 600
 
@@ -37,67 +32,42 @@ _CLOCK_SECONDS: Final = 600
 class StatusReader:
     """Reads and records the state of a service."""
 
-    def __init__(
-        self,
-        context: Context,
-        core: Core,
-        metrics: Metrics,
-        history: SharedHistory,
-        upstreams: UpstreamStates,
-        clients: ClientCounts,
-    ) -> None:
+    def __init__(self, context: Context, core: Core, metrics: Metrics, clients: ClientCounts) -> None:
         self._context = context
         self._events = context.events
         self._metrics = metrics
         self._client_counts = clients
         #: The services of all features, once they are open.
         self.services: Sequence[Service] = ()
-        self._down_seconds, self._recorded_at = 0.0, context.clock()
+        self._started = self._recorded_at = context.clock()
+        self._down_seconds = 0.0
         self._core = core
-        self._history = history
-        self._upstreams = upstreams
-        now = context.clock()
-        self._started, is_first = _note_start(context.reloads.memories["start"], now)
-        if is_first:
-            self._events.add(Event("start", int(now), detail=read_version()))
+        self._history = History()
+        self._events.add(Event("start", int(self._started), detail=read_version()))
 
     def record(self) -> None:
         """Record a point of the history, if it is due."""
         now = self._context.clock()
-        if self._history.is_due(now):
-            self._record()
-        if self._history.is_recorder:
-            self._events.end_abandoned(now)
-
-    def finish(self) -> None:
-        """Record what happened since the last record, because this process ends."""
-        if self._history.is_recorder:
-            self._record()
-
-    def _record(self) -> None:
-        now = self._context.clock()
+        if not self._history.is_due(now):
+            return
         self._down_seconds += sum_outages(self._events.read(), self._recorded_at, now)
         self._recorded_at = now
         self._history.record(now, {**self._collect().series(), "down": self._down_seconds})
 
     async def describe_readiness(self) -> models.Readiness:
-        """The body of `/readyz`. It reads no metrics of other workers, so a balancer may request it every second."""
+        """The body of `/readyz`. It reads no metrics, so a balancer may request it every second."""
         readiness = await self._describe_parts()
-        history = [_describe(point) for point in self._history.points()[-RECENT:]]
+        history = [_describe(point) for point in self._history.points[-RECENT:]]
         summary = self._summarize(readiness, history)
         worst = next(iter(summary.problems), None)
         sentence = "Working" if worst is None else write_problem(read_english(), worst, summary)
         return readiness.model_copy(update={"problems": summary.problems, "sentence": f"{sentence}."})
 
     async def _describe_parts(self) -> models.Readiness:
-        return await describe_readiness(self._context, self._core, self._upstreams, self.services)
+        return await describe_readiness(self._context, self._core, self.services)
 
-    def _summarize(
-        self, readiness: models.Readiness, history: Sequence[models.HistoryPoint], *, workers: int | None = None
-    ) -> models.StatusSummary:
-        """The summary, given the workers that run, if that is known."""
+    def _summarize(self, readiness: models.Readiness, history: Sequence[models.HistoryPoint]) -> models.StatusSummary:
         now, events, records = self._context.clock(), self._events.read(), readiness.local_records
-        wanted = self._context.settings.workers if now - self._started >= _START_SECONDS else 0
         lack, cause = self._core.upstream.budget.lack, self._find_cause()
         lacks = set[str]() if lack is None else {lack.token}
         facts = Facts(
@@ -109,7 +79,6 @@ class StatusReader:
             sign=cause.sign,
             store=readiness.detail["store"],
             store_cause=next((each.cause for each in events if each.kind == "store" and each.until is None), ""),
-            has_missing_workers=workers is not None and workers < wanted,
             was_clock_set=any(event.kind == "clock" and 0 <= now - event.at < _CLOCK_SECONDS for event in events),
             has_failed_reload=self._context.reloads.reload_failed,
             has_broken_records=records is not None and records.state == "broken",
@@ -119,7 +88,6 @@ class StatusReader:
     async def read(self, prefixes: PrefixCounts | None) -> models.Status:
         """The state now, with these counts of prefixes. The store is read, and an upstream never."""
         readiness = await self._describe_parts()
-        set_process_state(self._core, self._metrics.state, self._metrics.features)
         totals = self._collect()
         history = self._history.read_now(self._context.clock(), totals.series())
         points = history.points
@@ -131,11 +99,11 @@ class StatusReader:
         denied = unverified.pop(PrefixDenied.token, 0)
         status = models.Status(
             version=read_version(),
+            instance=readiness.instance,
             started=int(self._started),
             uptime=int(self._context.clock() - self._started),
             mode=self._context.settings.mode,
             draining=self._context.reloads.draining,
-            workers=int(totals.sum("doi_proxy_workers")),
             requests=totals.by("doi_proxy_http_requests_total", "status"),
             answers=answers,
             hit_share=hits / number if number else None,
@@ -144,8 +112,8 @@ class StatusReader:
             denied=denied,
             upstreams=readiness.upstreams,
             upstream_seconds=_mean(points[-_LAST_HOUR:], "question_seconds", "questions"),
-            budget=await self._budget(totals),
-            store=await self._store(totals),
+            budget=await self._budget(),
+            store=await self._store(),
             local_records=readiness.local_records,
             clients=self._clients(),
             prefixes=None if prefixes is None else _list_prefixes(prefixes),
@@ -156,11 +124,11 @@ class StatusReader:
             history=[_describe(point) for point in points],
             minutes=[_describe(point) for point in history.minutes],
         )
-        summary = self._summarize(readiness, status.history, workers=status.workers)
+        summary = self._summarize(readiness, status.history)
         return status.model_copy(update={"summary": summary})
 
     def _find_cause(self, *urls: str) -> Cause:
-        """Why the last name got no answer from an upstream, or from one of these, as far as this worker knows."""
+        """Why the last name got no answer from an upstream, or from one of these."""
         if self._context.settings.mode == "sealed":
             return Cause(NotInBundle.token)
         guards = self._core.upstream.guards
@@ -177,7 +145,10 @@ class StatusReader:
             for event in events
             if event.until is None
         }
-        for url, (state, since) in self._upstreams.read().items():
+        for url, guard in self._core.upstream.guards.items():
+            state = guard.state
+            failed = guard.log.first_failure if state == "failing" else None
+            since = None if failed is None else self._context.clock() - (time.monotonic() - failed)
             cause = under_way.get((state, name_upstream(url)))
             # Between two pauses, and before an outage is sure, no event goes on.
             if cause is None and state in kinds.values():
@@ -192,8 +163,7 @@ class StatusReader:
             )
 
     def _collect(self) -> Totals:
-        self._metrics.exposition.flush()
-        return read_totals(self._metrics.exposition.collect())
+        return read_totals(self._metrics.registry.collect())
 
     def _clients(self) -> models.ClientStatus:
         shares = self._client_counts.shares()
@@ -201,16 +171,17 @@ class StatusReader:
             networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
         )
 
-    async def _budget(self, totals: Totals) -> models.BudgetStatus:
+    async def _budget(self) -> models.BudgetStatus:
+        budget = self._core.upstream.budget
         return models.BudgetStatus(
-            tokens=await self._core.read_tokens(),
-            rate=self._core.upstream.budget.rate,
-            in_flight=int(totals.sum("doi_proxy_upstream_in_flight")),
-            waiting=int(totals.sum("doi_proxy_upstream_waiting")),
-            clients_waiting=int(totals.sum("doi_proxy_upstream_clients_waiting")),
+            tokens=budget.tokens,
+            rate=budget.rate,
+            in_flight=budget.in_flight,
+            waiting=budget.waiting,
+            clients_waiting=budget.clients_waiting,
         )
 
-    async def _store(self, totals: Totals) -> models.StoreStatus:
+    async def _store(self) -> models.StoreStatus:
         stats = await self._core.cache.stats()
         store, scheme = stats.store, self._context.settings.store_url.partition(":")[0]
         return models.StoreStatus(
@@ -219,8 +190,8 @@ class StatusReader:
             read_only=stats.state == "read-only",
             entries=0 if store is None else store.entries,
             bytes=0 if store is None else store.bytes,
-            memory_entries=int(totals.sum("doi_proxy_memory_entries")),
-            memory_bytes=int(totals.sum("doi_proxy_memory_bytes")),
+            memory_entries=stats.memory_entries,
+            memory_bytes=stats.memory_bytes,
         )
 
 
@@ -238,19 +209,6 @@ def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
 def _list_prefixes(prefixes: PrefixCounts) -> dict[PrefixKind, list[models.PrefixCount]]:
     top = prefixes.top().items()
     return {kind: [models.PrefixCount(prefix=prefix, names=names) for prefix, names in shown] for kind, shown in top}
-
-
-def _note_start(memory: SharedMemory, now: float) -> tuple[float, bool]:
-    """When the first worker started, in seconds since the epoch, and whether that is this one."""
-    is_first = False
-
-    def note(content: bytes) -> bytes:
-        nonlocal is_first
-        is_first = not content
-        return content or repr(now).encode()
-
-    memory.change(note, waits=True)
-    return float(memory.read() or now), is_first
 
 
 def _show(event: Event) -> models.EventStatus:

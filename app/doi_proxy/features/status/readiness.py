@@ -8,10 +8,9 @@ from typing import Final, Literal
 
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.status.models import Readiness, UpstreamReadiness
-from doi_proxy.features.status.upstream_states import UpstreamStates
 from doi_proxy.system.background import Service
 from doi_proxy.upstream.breaker import BreakerState
-from doi_proxy.upstream.guard import Guard, UpstreamState
+from doi_proxy.upstream.guard import Guard
 
 #: The breaker's state as a word for readiness.
 _BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
@@ -21,15 +20,11 @@ _BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]
 }
 
 
-async def describe_readiness(
-    context: Context, core: Core, states: UpstreamStates, services: Iterable[Service]
-) -> Readiness:
+async def describe_readiness(context: Context, core: Core, services: Iterable[Service]) -> Readiness:
     """The body of `/readyz`. It queries the store, and never an upstream."""
     draining = context.reloads.draining
     stats = await core.cache.stats()
-    known = states.read()
-    guards = enumerate(core.upstream.guards.items(), 1)
-    upstreams = [_upstream_readiness(number, guard, known[url][0]) for number, (url, guard) in guards]
+    upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(core.upstream.guards.values(), 1)]
     # A failing store makes the cache slower. It is not a reason to send requests to another node.
     detail = {"mode": context.settings.mode, "upstream": _worst_state(upstreams), "store": stats.state}
     shown = {name: value for service in services for name, value in service.ready().items()}
@@ -37,13 +32,19 @@ async def describe_readiness(
     if draining:
         detail["service"] = "draining"
     local = shown.get("local_records")
-    return Readiness(ready=not draining, detail=detail, upstreams=upstreams, local_records=local)
+    return Readiness(
+        ready=not draining,
+        instance=context.settings.instance,
+        detail=detail,
+        upstreams=upstreams,
+        local_records=local,
+    )
 
 
-def _upstream_readiness(number: int, guard: Guard, state: UpstreamState) -> UpstreamReadiness:
+def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:
     return UpstreamReadiness(
         number=number,
-        state=state,
+        state=guard.state,
         breaker=_BREAKER_WORDS[guard.breaker.state],
         retry_after=ceil(guard.pause_seconds) or None,
     )

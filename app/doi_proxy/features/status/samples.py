@@ -16,7 +16,6 @@ _STATUS: Final[Mapping[str, Any]] = {
     "version": "1.0.0",
     "mode": "online",
     "draining": False,
-    "workers": 1,
     "requests": {"302": 3},
     "answers": {"fresh": 2, "asked": 1},
     "hit_share": 0.67,

@@ -12,7 +12,7 @@ from doi_proxy.errors import BudgetSpent, PlacesFull, ResourcesShort, UpstreamSl
 from doi_proxy.features.status import models
 from doi_proxy.features.status.numbers import write_count, write_share
 from doi_proxy.features.status.plot import DAY
-from doi_proxy.sharing.events import LASTING
+from doi_proxy.system.events import LASTING
 from doi_proxy.web.date import write_moment
 from doi_proxy.web.languages import CORE, Catalogue, read_packaged
 
@@ -54,7 +54,6 @@ class Facts:
     #: See TierStats.
     store: str = "ok"
     store_cause: str = ""
-    has_missing_workers: bool = False
     #: Whether the clock was set a moment ago.
     was_clock_set: bool = False
     #: Whether something could not be used at the last reload.
@@ -64,13 +63,13 @@ class Facts:
 
 def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: float, now: float) -> models.StatusSummary:
     """The summary of a state, with its sentence. Times are in seconds since the epoch, history is oldest first."""
-    # A history that was restored can have a gap before its newest point.
+    # The history has a gap before its newest point if the machine slept, or the clock was set.
     recent = [point for point in history[-RECENT:] if point.start >= now - RECENT * DAY.step]
     requests, answers, hits, stale, failed = (
         sum(getattr(point, name) for point in recent) for name in ("requests", "answers", "hits", "stale", "unverified")
     )
     names = answers + failed
-    seconds = max(now - _find_begin(history, recent[0], started), 1.0) if recent else 1.0
+    seconds = max(now - max(recent[0].start, started), 1.0) if recent else 1.0
     deciding = [upstream for upstream in facts.upstreams if not upstream.is_route]
     state = find_state(facts.mode, {upstream.state for upstream in deciding}, is_draining=facts.is_draining)
     delays = [point.loop_delay for point in recent if point.loop_delay is not None]
@@ -95,13 +94,6 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
         ),
     )
     return summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
-
-
-def _find_begin(history: Sequence[models.HistoryPoint], point: models.HistoryPoint, started: float) -> float:
-    """The time from which a point counts: all of it if an earlier run has counted in it too."""
-    is_before = point.start + DAY.step <= started
-    has_earlier = is_before or any(earlier.start == point.start - DAY.step for earlier in history)
-    return point.start if has_earlier else max(point.start, started)
 
 
 def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> models.State:
@@ -136,7 +128,6 @@ def _find_problems(
         _FAILURES: has_failures,
         _STORE_FAILS: facts.store == "failing",
         _STORE_READS: facts.store == "read-only",
-        "DoiProxyWorkerMissing": facts.has_missing_workers,
         "DoiProxyClockWrong": facts.was_clock_set,
         "DoiProxyReloadFailed": facts.has_failed_reload,
         "DoiProxyServesStale": has_stale,
@@ -227,24 +218,23 @@ def write_event(texts: Catalogue, event: models.EventStatus) -> str:
         key += "_open"
     elif event.kind in LASTING and event.until is not None:
         duration = write_length(event.until - event.at)
-    elif event.kind in ("worker", "clock"):
-        key += f"_{event.cause or event.detail}"
+    elif event.kind == "clock":
+        key += f"_{event.detail}"
     count = write_count(texts, "status.entries", event.count) if event.kind == "purge" else event.count
     cause = write_cause(texts, event.cause, event.sign) if event.kind in LASTING and event.cause else ""
     # A newer proxy can have events that this release has no words for.
     if key not in texts.texts:
         return event.kind
-    times = f" ({event.count}\u00a0×)" if event.kind == "worker" and event.count > 1 else ""
-    text = texts(
-        key,
-        detail=event.detail,
-        count=count,
-        seconds=write_length(event.count),
-        duration=duration,
-        sign=event.sign,
-        cause=str(texts("status.because", cause=cause)) if cause else "",
+    return str(
+        texts(
+            key,
+            detail=event.detail,
+            count=count,
+            seconds=write_length(event.count),
+            duration=duration,
+            cause=str(texts("status.because", cause=cause)) if cause else "",
+        )
     )
-    return f"{text}{times}"
 
 
 def write_clock(seconds: float) -> str:

@@ -116,7 +116,8 @@ class StatusText:
         state = "draining" if status.draining else f"mode_{status.mode}"
         yield self._say("service"), f"{self._say(state)}, {status.version}"
         yield self._say("started"), f"{write_start(status.started)} ({write_uptime(status.uptime)})"
-        yield self._say("workers"), str(status.workers)
+        if status.instance:
+            yield self._say("instance"), status.instance
         for upstream in () if status.summary is None else status.summary.upstreams:
             yield upstream.name, self._say("upstream_" + upstream.state.replace("-", "_"))
         waiting = write_count(texts, "status.waiting", budget.waiting)

@@ -8,7 +8,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import Feature
 
 if TYPE_CHECKING:
-    from doi_proxy.cache.store import SharedStore
+    from doi_proxy.cache.store import Store
     from doi_proxy.store.url import StoreOptions
 
 #: The schemes of a store URL. A socket has no TLS.
@@ -20,7 +20,7 @@ SCHEMES: Final = frozenset(
 )
 
 
-def open_server(url: str, options: StoreOptions) -> SharedStore:
+def open_server(url: str, options: StoreOptions) -> Store:
     """Open the store of a URL. No connection is opened yet. Raises ConfigurationError."""
     from doi_proxy.features.valkey.store import ValkeyStore
 

@@ -1,47 +1,49 @@
-"""The shared store: a Valkey or Redis server, used by the proxies of several machines."""
+"""A store on a Valkey or Redis server, which proxies of several machines share."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from doi_proxy.cache.coordination import Changes
-from doi_proxy.cache.entry import MAX_SKEW, Entry
-from doi_proxy.cache.purges import has_many_keys, scopes_of
-from doi_proxy.cache.store import StoreStats
-from doi_proxy.errors import BucketSettling, DamagedEntry, StoreError, StoreSlow
-from doi_proxy.features.valkey import scripts
-from doi_proxy.features.valkey.announcements import read_announcements
-from doi_proxy.features.valkey.layout import Partition, find_layout
-from doi_proxy.features.valkey.node import Access, Script, Work, command
-from doi_proxy.features.valkey.replies import read_anything, read_data, read_number
-from doi_proxy.features.valkey.scan import scan_entries
-from doi_proxy.features.valkey.servers import call, open_servers
-from doi_proxy.features.valkey.url import parse_store_url
-from doi_proxy.store.stored_entry import pack, unpack
+from doi_proxy.cache.entry import MAX_SKEW, Entry, loses_proof
+from doi_proxy.cache.purges import NOT_FOUND, PURGE_MEMORY, UNKNOWN, scopes_of
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
+from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.valkey.server import ValkeyServer, Words
+from doi_proxy.store.stored_entry import STORE_FORMAT, pack, unpack
 
 log = logging.getLogger(__name__)
 
+#: The prefix of our keys on the server, with the format of the store. Programs of two formats can share a server.
+KEY_PREFIX: Final = f"doi-proxy:{STORE_FORMAT}:"
+_ENTRY: Final = f"{KEY_PREFIX}entry:"
+#: A key for each scope that was purged. It ends PURGE_MEMORY after the purge, so the rest of its time tells how long
+#: ago that was, by the server's clock alone.
+_PURGE: Final = f"{KEY_PREFIX}purge:"
+_PURGE_MILLISECONDS: Final = int(PURGE_MEMORY * 1000)
+_COUNTER: Final = f"{KEY_PREFIX}counter:"
+#: Seconds without use after which a counter begins anew.
+COUNTER_IDLE: Final = 60
+#: The stream of the names to forget. It is trimmed by whole nodes of 100 entries.
+FEED: Final = f"{KEY_PREFIX}feed"
+#: Entries of the stream that one command reads.
+FEED_PAGE: Final = 250
+#: The cursor before the first entry of a stream.
+_START: Final = "0-0"
+#: Bytes of the longest name, with some room. A longer entry of the stream is another program's.
+_MAX_NAME_BYTES: Final = 9_000
 #: Bytes of the longest note: 10,000 names of 200 characters have fewer. To read more would hold the event loop.
 _MAX_NOTE_BYTES: Final = 8 * 1024 * 1024
-
-_ANNOUNCE: Final = Script(scripts.ANNOUNCE)
-_PUT: Final = Script(scripts.PUT)
-_PURGE: Final = Script(scripts.PURGE)
-_TAKE: Final = Script(scripts.TAKE)
-_BACK_OFF: Final = Script(scripts.BACK_OFF)
-_LEASE: Final = Script(scripts.LEASE)
-_RELEASE: Final = Script(scripts.RELEASE)
-_RENEW: Final = Script(scripts.RENEW)
+#: Keys that one step of a scan visits, and entries that it reads together. A record has at most 256 KiB.
+_SCAN_PAGE: Final = 500
+_READ_TOGETHER: Final = 16
 
 
 class ValkeyStore:
     """A Store on a server. Entries expire at their hard expiry; the server's `maxmemory` limits their size.
 
-    If the server fails or is slow, a method raises StoreError; see Node.
+    If the server fails or is slow, a method raises StoreError; see ValkeyServer.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float], timeout: float, read_only: bool = False) -> None:
@@ -53,210 +55,204 @@ class ValkeyStore:
         """
         self._clock = clock
         self._read_only = read_only
-        place = parse_store_url(url)
-        self._layout = find_layout(place.kind)
-        self._servers = open_servers(place, clock=clock, timeout=timeout)
-        #: How often `take` of a bucket has failed since its last token.
-        self._failures: Counter[str] = Counter()
+        self._server = ValkeyServer(url, clock=clock, timeout=timeout)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
-        return await self._look_up(key, Access.READ)
-
-    async def get_late(self, key: str) -> Entry | None:
-        """See PatientStore."""
-        return await self._look_up(key, Access.LATE)
-
-    async def _look_up(self, key: str, access: Access) -> Entry | None:
-        partition = self._layout.find(key)
-        look_up = command("GET", partition.entry(key), read=read_data)
-        data = await call(self._servers, partition.slot, look_up, access)
-        return None if data is None else self._kept(unpack(key, data))
+        data = await self._server.call("GET", f"{_ENTRY}{key}", read=_return_same)
+        return None if data is None else self._drop_expired(unpack(key, data))
 
     async def put(
         self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
     ) -> None:
-        """See Store."""
-        now = self._clock()
-        left = int((entry.stale_until - now) * 1000)
+        """See Store. Another process can write between the look at the entry that is there and this write.
+
+        That window is a millisecond, and what it can cost is one more query.
+        """
+        left = int((entry.stale_until - self._clock()) * 1000)
         if left <= 0:
             return
-        since_sent = "" if sent_at is None else max(0.0, now - sent_at)
-        # An entry from the future was written before the clock was set back.
-        times = entry.fetched_at if unless_newer else "", now + MAX_SKEW
-        unverified_at = "" if entry.answer.is_verified else now
-        announced = entry.key if announce else ""
-        arguments = [pack(entry), left, announced, since_sent, *times, *scopes_of(entry.key), unverified_at]
-        partition = self._layout.find(entry.key)
-        keys = [partition.entry(entry.key), partition.purges, partition.announcements]
-        # Written twice, the entry is the same.
-        await call(self._servers, partition.slot, _PUT.work(keys, arguments), Access.WRITE)
+        looks = [("PTTL", f"{_PURGE}{scope}") for scope in (*scopes_of(entry.key), UNKNOWN, NOT_FOUND)]
+        *purges, data = await self._server.call_all(*looks, ("GET", f"{_ENTRY}{entry.key}"), read=_return_same)
+        now = self._clock()
+        # Ages are compared, because the clocks of hosts differ. A negative one is of a purge before the clock of the
+        # server was set back.
+        ages = [PURGE_MEMORY - rest / 1000 for rest in purges if isinstance(rest, int) and rest >= 0]
+        if sent_at is not None and any(0.0 <= age < now - sent_at for age in ages):
+            return
+        known = None if data is None else _try_unpack(entry.key, data)
+        if known is not None and known.fetched_at <= now + MAX_SKEW:
+            if unless_newer and known.fetched_at > entry.fetched_at and known.is_usable(now):
+                return
+            if loses_proof(known, entry, now):
+                await self.announce(entry.key)
+                return
+        write: Words = ("SET", f"{_ENTRY}{entry.key}", pack(entry), "PX", left)
+        await self._server.call_all(write, *[_announcement(entry.key)] * announce, read=_return_same)
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:
-        """See Store. The time of the purge is that of the server's clock."""
+        """See Store."""
+        deletion = "DEL", f"{_ENTRY}{key}"
         if not announce:
-            partition = self._layout.find(key)
-            deletion = command("DEL", partition.entry(key), read=read_number)
-            return await call(self._servers, partition.slot, deletion, Access.WRITE) == 1
-        # A prefix, and everything, concern the keys of all partitions.
-        partitions = self._layout.partitions if has_many_keys(key) else (self._layout.find(key),)
-        results = await asyncio.gather(
-            *(self._purge(partition, key) for partition in partitions), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return any(results)
-
-    async def _announce(self, partition: Partition, scope: str) -> None:
-        await call(self._servers, partition.slot, _ANNOUNCE.work([partition.announcements], [scope]), Access.ONCE)
-
-    async def _purge(self, partition: Partition, key: str) -> bool:
-        keys = [partition.entry(key), partition.purges, partition.announcements]
-        return bool(await call(self._servers, partition.slot, _PURGE.work(keys, [key]), Access.ONCE))
+            return await self._server.call(*deletion, read=int) == 1
+        purge = "SET", f"{_PURGE}{key}", 1, "PX", _PURGE_MILLISECONDS
+        return await self._server.call_all(purge, deletion, _announcement(key), read=lambda replies: replies[1] == 1)
 
     async def announce(self, scope: str) -> None:
         """See Store."""
-        await asyncio.gather(*(self._announce(partition, scope) for partition in self._layout.partitions))
+        await self._server.call(*_announcement(scope), read=_return_same)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
-        async for page in scan_entries(self._servers, self._layout, prefix):
-            for key, data in page:
-                entry = _try_unpack(key, data)
-                if entry is not None and self._kept(entry):
-                    yield entry
+        """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out.
+
+        Raises StoreError, also if a cluster has other primaries at the end.
+        """
+        primaries = await self._server.primaries()
+        pattern = f"{_ENTRY}{_escape(prefix)}*"
+        for node in primaries:
+            cursor = 0
+            while True:
+                scan = "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_PAGE
+                cursor, names = await self._server.call(*scan, read=_read_page, at=node)
+                for start in range(0, len(names), _READ_TOGETHER):
+                    for entry in await self._read_entries(names[start : start + _READ_TOGETHER]):
+                        yield entry
+                if cursor == 0:
+                    break
+        if await self._server.primaries() != primaries:
+            raise StoreError("The servers of the store changed while it was read; repeat the command.")
+
+    async def _read_entries(self, names: list[bytes]) -> list[Entry]:
+        found = list[Entry]()
+        replies = await self._server.call_all(*(("GET", name) for name in names), read=_return_same)
+        for name, data in zip(names, replies, strict=True):
+            key = name.decode(errors="replace").removeprefix(_ENTRY)
+            entry = None if data is None else self._drop_expired(_try_unpack(key, data))
+            if entry is not None:
+                found.append(entry)
+        return found
 
     async def changes(self, cursor: str | None) -> Changes:
-        """See Store, and read_changes."""
-        return await read_announcements(self._servers, self._layout, cursor)
+        """See Store. The entry at the cursor is read again: without it, what followed it may be lost too."""
+        if cursor is None:
+            return Changes(await self._find_end())
+        keys, at = list[str](), cursor
+        while len(keys) < MAX_ANNOUNCEMENTS:
+            page = await self._server.call("XRANGE", FEED, at, "+", "COUNT", FEED_PAGE, read=_read_feed)
+            if at != _START:
+                if page is not None and (not page or page[0][0] != at):
+                    break
+                page = page and page[1:]
+            if page is None:
+                log.warning("The stream %s has entries of another program, and is deleted.", FEED)
+                await self._server.call("DEL", FEED, read=_return_same)
+                break
+            if not page:
+                return Changes(at, tuple(dict.fromkeys(keys)))
+            keys += (key for _, key in page)
+            at = page[-1][0]
+        log.warning("Names to forget were lost; no entry that is in memory now is used.")
+        return Changes(await self._find_end(), overrun=True)
+
+    async def _find_end(self) -> str:
+        """The cursor after the newest entry of the stream."""
+        return await self._server.call("XREVRANGE", FEED, "+", "-", "COUNT", 1, read=_read_end)
 
     async def read_note(self, name: str) -> bytes | None:
         """See Store. Data of another program counts as none, and the next write replaces it."""
-        partition = self._layout.find(name)
-        look_up = command("GET", partition.note(name), read=read_data)
-        try:
-            data = await call(self._servers, partition.slot, look_up, Access.READ)
-        except DamagedEntry as error:
-            log.warning("%s It is replaced.", error.message)
-            return None
+        data = await self._server.call("GET", f"{KEY_PREFIX}{name}", read=_read_data)
         if data is None or len(data) <= _MAX_NOTE_BYTES:
             return data
-        log.warning("%s has %d bytes, those of another program; it is replaced.", partition.note(name), len(data))
+        log.warning("%s%s has %d bytes of another program; the next write replaces it.", KEY_PREFIX, name, len(data))
         return None
 
     async def write_note(self, name: str, data: bytes) -> None:
         """See Store."""
-        partition = self._layout.find(name)
-        # Written twice, the value is the same.
-        await call(self._servers, partition.slot, command("SET", partition.note(name), data), Access.WRITE)
+        await self._server.call("SET", f"{KEY_PREFIX}{name}", data, read=_return_same)
 
-    async def lease(self, key: str, owner: str, seconds: float) -> bool:
-        """See Store. The server's clock counts the seconds."""
-        # No retry: if the first attempt took the lease, the second would see it as someone else's.
-        partition = self._layout.find(key)
-        take = _LEASE.work([partition.lease(key)], [owner, _to_milliseconds(seconds)], read_number)
-        return await call(self._servers, partition.slot, take, Access.ONCE) == 1
-
-    async def renew(self, key: str, owner: str, seconds: float) -> None:
-        """See Store. The server's clock counts the seconds."""
-        partition = self._layout.find(key)
-        renew: Work[Any] = _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)])
-        await call(self._servers, partition.slot, renew, Access.WRITE)
-
-    async def release(self, key: str, owner: str) -> None:
+    async def spend(self, name: str) -> int:
         """See Store."""
-        partition = self._layout.find(key)
-        await call(self._servers, partition.slot, _RELEASE.work([partition.lease(key)], [owner]), Access.ONCE)
-
-    async def take(
-        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, is_first: bool = False
-    ) -> float:
-        """See Store, and TAKE. The server's clock counts the seconds."""
-        partition = self._layout.find(bucket)
-        # After one failure, this process has spent no token by itself.
-        arguments = [rate, burst, leaving, count, int(self._failures[bucket] > 1), int(is_first)]
-        take = _TAKE.work([partition.bucket(bucket)], arguments, _read_wait)
-        try:
-            wait = await call(self._servers, partition.slot, take, Access.ONCE)
-        except StoreError as error:
-            # Commands that time out together are one failure.
-            failures = self._failures[bucket]
-            self._failures[bucket] = max(1, failures) if isinstance(error, StoreSlow) else failures + 1
-            raise
-        self._failures.pop(bucket, None)
-        if wait is None:
-            raise BucketSettling
-        return wait
-
-    async def back_off(self, bucket: str, seconds: float) -> None:
-        """See Store. The server's clock counts the seconds."""
-        partition = self._layout.find(bucket)
-        await call(self._servers, partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]), Access.ONCE)
+        counter = f"{_COUNTER}{name}"
+        counting = ("INCR", counter), ("EXPIRE", counter, COUNTER_IDLE)
+        return await self._server.call_all(*counting, read=lambda replies: int(replies[0]))
 
     async def stats(self) -> StoreStats:
         """See Store. `entries` counts all keys of the database, `bytes` the memory of the servers.
 
-        A store that this process may write to is asked to: its primaries may refuse writes, or have no replicas.
+        A store that this process may write to is asked to: its primary may refuse writes, or have no replicas.
         """
         entries = memory = 0
+        label = self._server.label
         try:
-            for node in await self._servers.primaries():
-                entries += await node.call(command("DBSIZE", read=read_number), Access.READ)
-                memory += await node.call(command("INFO", "memory", read=_read_memory), Access.READ)
+            for node in await self._server.primaries():
+                entries += await self._server.call("DBSIZE", read=int, at=node)
+                memory += await self._server.call("INFO", "memory", read=lambda info: int(info["used_memory"]), at=node)
         except StoreError as error:
-            return StoreStats(0, 0, False, f"{self._servers.label}: {error.message}")
+            return StoreStats(0, 0, False, f"{label}: {error.message}")
         try:
             if not self._read_only:
-                await asyncio.gather(
-                    *(self._try_to_write(partition) for partition in await self._partition_of_each_primary())
-                )
+                # It changes nothing: the key does not exist.
+                await self._server.call("SET", f"{KEY_PREFIX}probe", 1, "XX", read=_return_same)
         except StoreError as error:
-            detail = f"{self._servers.label} can be read, but not written: {error.message}"
+            detail = f"{label} can be read, but not written: {error.message}"
             return StoreStats(entries, memory, False, detail, is_read_only=True)
-        return StoreStats(entries, memory, True, self._servers.label)
-
-    async def _partition_of_each_primary(self) -> Iterable[Partition]:
-        partitions = self._layout.partitions
-        return {await self._servers.find(partition.slot, Access.READ): partition for partition in partitions}.values()
-
-    async def _try_to_write(self, partition: Partition) -> None:
-        """Send a write that changes nothing: the key does not exist."""
-        probe = command("SET", partition.note("probe"), 1, "XX", read=read_anything)
-        await call(self._servers, partition.slot, probe, Access.WRITE)
+        return StoreStats(entries, memory, True, label)
 
     async def flush(self) -> None:
         """Do nothing: the server has each write before `put` returns."""
 
     async def close(self) -> None:
         """See Store."""
-        await self._servers.close()
+        await self._server.close()
 
-    def _kept(self, entry: Entry | None) -> Entry | None:
+    def _drop_expired(self, entry: Entry | None) -> Entry | None:
         return entry if entry is not None and entry.is_kept(self._clock()) else None
 
 
-def _read_wait(reply: Any) -> float | None:
-    """Seconds until there are tokens. None while the bucket settles."""
-    if reply == scripts.SETTLING_REPLY:
-        return None
-    wait = float(reply)
-    if not wait >= 0:
-        raise ValueError(reply)
-    return wait
+def _announcement(scope: str) -> Words:
+    return "XADD", FEED, "MAXLEN", "~", MAX_ANNOUNCEMENTS, "*", "key", scope
 
 
-def _read_memory(info: Any) -> int:
-    return int(info["used_memory"])
+def _return_same(reply: Any) -> Any:
+    """A reply that is not used, or whose user expects any shape."""
+    return reply
 
 
-def _to_milliseconds(seconds: float) -> int:
-    # The server refuses an expiry of 0.
-    return max(1, int(seconds * 1000))
+def _read_data(reply: Any) -> bytes | None:
+    """The value of a key, None if there is none."""
+    if reply is None or isinstance(reply, bytes):
+        return reply
+    raise TypeError
 
 
-def _try_unpack(key: str, data: bytes) -> Entry | None:
+def _try_unpack(key: str, data: object) -> Entry | None:
     try:
         return unpack(key, data)
     except DamagedEntry:
         return None
+
+
+def _read_page(reply: Any) -> tuple[int, list[bytes]]:
+    """The next cursor of a scan, and its keys."""
+    cursor, names = reply
+    return int(cursor), [bytes.join(b"", [name]) for name in names]
+
+
+def _read_end(reply: Any) -> str:
+    return reply[0][0].decode() if reply else _START
+
+
+def _read_feed(reply: Any) -> list[tuple[str, str]] | None:
+    """The ids and the names of entries of the stream. None if one of them is not ours."""
+    page = list[tuple[str, str]]()
+    for at, fields in reply:
+        key = fields.get(b"key")
+        if len(fields) != 1 or key is None or len(key) > _MAX_NAME_BYTES:
+            return None
+        page.append((at.decode(), key.decode(errors="replace")))
+    return page
+
+
+def _escape(text: str) -> str:
+    """A text as a part of a glob-style pattern."""
+    return "".join(f"\\{c}" if c in "*?[]^-\\" else c for c in text)

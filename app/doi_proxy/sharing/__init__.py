@@ -1,1 +1,0 @@
-"""What the workers of one machine share: memory."""

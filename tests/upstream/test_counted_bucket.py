@@ -1,0 +1,104 @@
+"""The tokens of several instances that count their queries in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pytest
+
+from doi_proxy.upstream.counted_bucket import CountedBucket
+from tests.clock import Clock
+from tests.table import table
+
+pytestmark = pytest.mark.anyio
+
+RATE: Final = 10.0
+BURST: Final = 10.0
+STEP: Final = 0.05
+
+
+@dataclass
+class Service:
+    """Instances that take a token whenever there is one, and what counts their queries."""
+
+    clock: Clock
+    instances: int = 2
+    counter: int = 0
+    is_away: bool = False
+    sent: list[tuple[float, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.buckets = [
+            CountedBucket(self._spend, RATE, BURST / self.instances, self.instances, self.clock)
+            for _ in range(self.instances)
+        ]
+
+    async def _spend(self) -> int | None:
+        if self.is_away:
+            return None
+        self.counter += 1
+        return self.counter
+
+    async def run(self, seconds: float, busy: Sequence[int]) -> int:
+        """Let the `busy` instances send what they can. Returns the queries of all."""
+        before = len(self.sent)
+        for _ in range(round(seconds / STEP)):
+            for number in busy:
+                while await self.buckets[number].take() == 0.0:
+                    self.sent.append((self.clock(), number))
+            self.clock.advance(STEP)
+        return len(self.sent) - before
+
+
+@table("instances", [1, 2, 5])
+async def test_all_instances_together_have_one_rate(instances: int) -> None:
+    service = Service(Clock(), instances)
+    sent = await service.run(60, range(instances))
+    assert 60 * RATE - BURST <= sent <= 60 * RATE + BURST + instances
+
+
+async def test_one_busy_instance_has_the_whole_rate() -> None:
+    assert await Service(Clock()).run(60, [0]) >= 60 * RATE
+
+
+async def test_an_instance_that_was_idle_sends_its_first_query_at_once() -> None:
+    service = Service(Clock())
+    await service.run(60, [0])
+    assert await service.buckets[1].take() == 0.0
+    # It now knows what the other one sent, and both go on.
+    assert await service.run(60, [0, 1]) <= 60 * RATE + BURST + 2
+    assert {number for _, number in service.sent[-40:]} == {0, 1}
+
+
+async def test_while_nothing_counts_each_has_its_part_and_afterwards_the_rate_is_exact_again() -> None:
+    service = Service(Clock())
+    await service.run(10, [0, 1])
+    service.is_away = True
+    away = await service.run(60, [0, 1])
+    assert 60 * RATE * 0.9 <= away <= 60 * RATE + 2
+    assert await service.run(60, [0]) <= 60 * RATE / 2 + BURST / 2 + 1
+    service.is_away = False
+    assert await service.run(60, [0, 1]) <= 60 * RATE + BURST + 2
+
+
+async def test_a_counter_that_begins_anew_costs_no_token() -> None:
+    service = Service(Clock())
+    await service.run(30, [0, 1])
+    service.counter = 0
+    assert 60 * RATE - BURST <= await service.run(60, [0, 1]) <= 60 * RATE + BURST + 2
+
+
+async def test_tokens_are_left_to_others_and_a_pause_empties_the_bucket() -> None:
+    clock = Clock()
+    bucket = Service(clock).buckets[0]
+    assert [await bucket.take(2.0) for _ in range(3)] == [0.0] * 3
+    assert await bucket.take(2.0) == pytest.approx(0.1)
+    await bucket.back_off(30.0)
+    assert bucket.tokens == 0.0
+    assert await bucket.take() == pytest.approx(30.1)
+    bucket.set_rate(1.0, 2.0)
+    clock.advance(31.0)
+    assert bucket.tokens == pytest.approx(1.0)
+    assert await bucket.take() == 0.0
