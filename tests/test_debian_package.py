@@ -220,8 +220,9 @@ def test_another_user_gets_one_line_instead_of_the_store(installed: Installed) -
 def test_an_upgrade_from_the_single_unit_follows_what_the_operator_changed(installed: Installed, package: Path) -> None:
     root, units = installed.root, installed.root / "etc/systemd/system"
     text = installed.settings.read_text()
-    # `workers` has left. A kept line must not end the start.
-    installed.settings.write_text(text.replace("[server]", "[server]\nworkers = 0\nport = 8123"))
+    # Settings that have left. A kept line must not end the start.
+    text = text.replace("[server]", "[server]\nworkers = 0\nport = 8123")
+    installed.settings.write_text(text.replace("[upstream]", "[upstream]\nmachines = 3"))
     (root / "etc/doi-proxy/instances").unlink()
     for link in units.glob("*.wants/doi-proxy*"):
         link.unlink()
@@ -229,6 +230,7 @@ def test_an_upgrade_from_the_single_unit_follows_what_the_operator_changed(insta
     (units / "doi-proxy.service.d/token.conf").write_text("[Service]\nLoadCredential=admin-token:/etc/token\n")
     dpkg(root, "--install", package)
     assert enabled_units(root) == set(), "it was disabled, and stays so"
+    assert (root / "etc/doi-proxy/instances").read_text() == f"DOI_PROXY_INSTANCES={3 * len(instances())}\n"
     assert (units / "doi-proxy@.service.d/token.conf").is_file()
     assert "ListenStream=127.0.0.1:8123\n" in (units / "doi-proxy.socket").read_text()
     (root / "etc/doi-proxy/instances").unlink()

@@ -98,7 +98,7 @@ class Container:
 
     def __init__(self, root: Path, config: dict[str, Any], volume: Path, upstream: str, user: str) -> None:
         self.port = free_port()
-        settings = {"PORT": self.port, "UPSTREAM_URL": upstream, "WORKERS": 2}
+        settings = {"PORT": self.port, "UPSTREAM_URL": upstream}
         self._environment = dict(word.split("=", 1) for word in config["Env"])
         self._environment |= {f"DOI_PROXY_{name}": str(value) for name, value in settings.items()}
         # What an engine does, in a namespace of mounts. The script becomes the program: it gets the signal.

@@ -119,7 +119,7 @@ WRONG: Final = [
     Wrong("port in use", "serve --port {used}", "port {used}", status=1),
     Wrong("command with a slip", "reslove 10.1000/182", "did you mean resolve?"),
     Wrong("last word of a command", "purge", "did you mean cache purge?"),
-    Wrong("kind that is missing", "gen-config", "kind (one of nginx, apache, caddy, systemd)"),
+    Wrong("kind that is missing", "gen-config", "kind (one of nginx, apache, caddy, systemd, "),
     Wrong("command that is missing", "cache", "COMMAND (one of export, import, "),
     Wrong("list that is missing", "cache warm", "are required: LIST; see"),
     Wrong("flag with a slip", "serve --prot 1", "did you mean --port?"),

@@ -48,8 +48,8 @@ def take_socket(environment: MutableMapping[str, str]) -> socket.socket | None:
     # The name of an abstract Unix socket is bytes, and the server would not take its peers for local ones.
     if passed.family not in _IP and not isinstance(passed.getsockname(), str):
         raise ConfigurationError("the socket unit passes neither a port nor a path; name one of them in ListenStream=")
-    # O_NONBLOCK is of the socket, which other instances share. A duplicate takes the mode of this object: a blocking one
-    # would make another instance's event loop wait in accept for a connection that this one has taken.
+    # Other instances share the socket, and with it O_NONBLOCK, which a duplicate sets again. In blocking
+    # mode, the event loop of another instance would wait in accept for a connection that this one has taken.
     passed.setblocking(False)
     passed.set_inheritable(False)
     return passed

@@ -32,7 +32,7 @@ def test_the_units_follow_the_settings(tmp_path: Path) -> None:
         pytest.skip("systemd-analyze, which checks units, is not installed: apt-get install systemd")
     for name, text in units.items():
         (tmp_path / name).write_text(text.replace("/home/doi/venv/bin/doi-proxy", "/bin/true"))
-    command = ["systemd-analyze", "verify", *(tmp_path / name for name in units)]
+    command = ["systemd-analyze", "verify", *(str(tmp_path / name) for name in units)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
 
