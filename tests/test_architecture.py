@@ -22,7 +22,7 @@ pytestmark = pytest.mark.repository
 IMPORT_RULE: Final = """
 doi_proxy -> handle_protocol -> doi_names
 service: commands -> main -> assembly -> features -> list_formats -> endpoints -> shared
-shared: networks -> sharing -> store -> proxy_client -> core
+shared: networks -> store -> proxy_client -> core
 core: server -> web -> resolver -> cache, upstream -> rationing, system -> errors
 a feature imports the core, and another feature only where its feature.py names it
 the core imports no feature, no settings, no assembly; cache and upstream do not know each other; web knows neither
@@ -50,7 +50,6 @@ ABOVE: Final = (
     "list_formats",
     "endpoints",
     "networks",
-    "sharing",
     "store",
     "proxy_client",
 )

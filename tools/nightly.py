@@ -67,7 +67,6 @@ PARTS: Final[dict[str, Part]] = {
         (
             "app/doi_proxy/server/*",
             "app/doi_proxy/commands/*",
-            "app/doi_proxy/sharing/memory*",
             "app/doi_proxy/features/sqlite/*",
             "app/doi_proxy/features/valkey/*",
         ),

@@ -117,7 +117,6 @@ def open_core(
         cache=parts.cache,
         wrap_source=parts.wrap_source,
         timeouts=parts.timeouts,
-        read_only=read_only,
     )
     prefixes = PrefixChain(assembled.resolver, observers.resolver)
     core = Core(

@@ -52,14 +52,13 @@ def assemble(
     cache: TieredStore | None = None,
     wrap_source: Callable[[Source], Source] | None = None,
     timeouts: ResolverTimeouts | None = None,
-    read_only: bool = False,
 ) -> Parts:
     """The parts that resolve names, without HTTP. Raises ConfigurationError.
 
     `cache` takes the place of the cache that the settings name. `wrap_source` returns the source that the resolver
     queries, given the upstream. `timeouts` take the place of the usual ones.
     """
-    cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
+    cache = cache or open_cache(settings, clock, observers.store)
     policy = read_ttl_policy(settings)
     upstream = upstreams.open_upstream(settings, cache, policy, clock, observers=observers)
     resolver = Resolver(

@@ -34,7 +34,6 @@ class TierStats:
 
     memory_entries: int
     memory_bytes: int
-    memory_evictions: int
     store: StoreStats | None
     counters: TierCounters
 

@@ -291,7 +291,7 @@ class TieredStore(FallbackStore):
         if self._late is not None:
             seen = store or StoreStats(0, 0, False, "")
             store = StoreStats(seen.entries, seen.bytes, False, self._late.reason, seen.registry, seen.healthy)
-        return TierStats(self.memory.entries, self.memory.bytes, self.memory.evictions, store, self.counters)
+        return TierStats(self.memory.entries, self.memory.bytes, store, self.counters)
 
     async def check(self) -> None:
         """Raise StoreError if the store has failed since it was opened. For commands: a proxy counts that as a miss."""
@@ -329,11 +329,6 @@ class TieredStore(FallbackStore):
     def incidents(self) -> Sequence[Incidents]:
         """See FallbackStore. A store that cannot be opened has incidents of its own."""
         return super().incidents if self._opener is None else (*super().incidents, self._opener.incidents)
-
-    @property
-    def waits_for_store(self) -> bool:
-        """Whether there is a store that could not be opened yet."""
-        return self._late is not None
 
     async def wait_for_store(self) -> Store | None:
         """The store, once it is open. None if there is only memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -112,7 +113,7 @@ class Fetcher:
         def record_sending() -> None:
             nonlocal sent_at
             sent_at = self._clock()
-            waiters.send()
+            waiters.is_sent, waiters.sent_at = True, asyncio.get_running_loop().time()
 
         answer = await self._source.fetch(
             UpstreamQuery(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -59,10 +58,6 @@ class WaitingClients:
     #: What the query had waited for when its turn came. None if it did not wait.
     lacked: NotAdmitted | None = None
     _on_join: Callable[[ClientNetwork], None] | None = None
-
-    def send(self) -> None:
-        """The query is sent now."""
-        self.is_sent, self.sent_at = True, asyncio.get_running_loop().time()
 
     def join(self, client: ClientNetwork) -> None:
         """Another client waits as well."""

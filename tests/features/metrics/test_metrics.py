@@ -503,8 +503,8 @@ async def test_a_real_prometheus_scrapes_a_proxy_with_the_configuration_that_is_
     async with served as proxy:
         await proxy.ask("/no-doi")
         settings = (RULES.parent / "prometheus.yml").read_text("utf-8")
-        settings = settings.replace("127.0.0.1:8101", f"127.0.0.1:{proxy.port}").replace("15s", "1s")
-        settings = settings.replace(', "127.0.0.1:8102"', "")
+        settings = settings.replace('"127.0.0.1:8101", "127.0.0.1:8102"', f'"127.0.0.1:{proxy.port}"')
+        settings = settings.replace("15s", "1s")
         (tmp_path / "prometheus.yml").write_text(settings, "utf-8")
         shutil.copy(RULES, tmp_path)
         port = free_port()

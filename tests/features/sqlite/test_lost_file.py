@@ -95,7 +95,7 @@ async def test_a_lost_file_is_created_again_with_the_records_of_every_process(
         await look(cache)
         stats = await cache.stats()
         assert stats.state in ("read-only", "failing") and stats.store is not None
-        assert str(path) in stats.store.detail and cache.waits_for_store
+        assert str(path) in stats.store.detail and not stats.healthy
         assert {one.cause.token for incidents in cache.incidents for one in incidents.read()} == {cause}
     assert words in caplog.records[0].message and str(path) in caplog.records[0].message
     assert len(caplog.records) == len(caches)
