@@ -49,7 +49,7 @@ echo "drop-in:"
 cat /etc/systemd/system/doi-proxy@.service.d/admin-token.conf
 echo "restarts: $(grep -c '^list-units' /tmp/systemctl.log)"
 stat -c 'token: %a %U' /etc/doi-proxy/admin-token
-play "{$package, \\"doi_proxy_settings\\": {\\"server\\": {\\"worker\\": 1}}}" || echo "refused"
+play "{$package, \\"doi_proxy_settings\\": {\\"server\\": {\\"prt\\": 1}}}" || echo "refused"
 """
 
 
