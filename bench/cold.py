@@ -28,7 +28,7 @@ from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.upstream.source import Source, UpstreamQuery
-from handle_protocol.answer import Answer, read_answer
+from handle_protocol.referral import Answer, read_answer
 
 _NAMES: Final = 600
 _UNTIMED: Final = 50

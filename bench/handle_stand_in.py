@@ -8,7 +8,7 @@ import asyncio
 import msgspec
 
 from bench.records import values_of
-from handle_protocol.wire.query import Query
+from handle_protocol.wire.message import Query
 from tests.handle_protocol.records import to_values
 from tests.handle_protocol.server import Content, HandleServer, run
 

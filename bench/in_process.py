@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from bench.records import entry_of
 from bench.servers import HOST
+from doi_proxy.assembly.core import open_cache
 from doi_proxy.assembly.settings import load
-from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.main import SuppliedParts, create
 from doi_proxy.upstream.source import Source

@@ -21,7 +21,7 @@ import psutil
 from bench.registry_names import RegistryNames
 from bench.servers import plain_environment, program
 from bench.tools import NotMeasured
-from doi_proxy.features.registry.sqlite_table import RegistryTable
+from doi_proxy.features.registry.sqlite_blocks import RegistryTable
 
 #: Rows of a file. The files of an import hold the names in another order than the store.
 _FILE_ROWS: Final = 250_000

@@ -9,9 +9,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Final
 
-from doi_names.errors import InvalidName
-from doi_names.name import HandleName
-from doi_names.uri import url_path
+from doi_names.name import HandleName, InvalidName
+from doi_names.presentation import url_path
 
 MAX_NAMES: Final = 100_000
 #: The lines of a file that are read.

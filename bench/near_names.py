@@ -31,8 +31,7 @@ from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.features.suggestions.name_search import NameSearch
-from doi_proxy.features.suggestions.nearest import NearestNames
+from doi_proxy.features.suggestions.nearest import NameSearch, NearestNames
 from doi_proxy.resolver.resolver import Resolver
 
 _FILE_ROWS: Final = 250_000

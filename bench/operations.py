@@ -28,28 +28,24 @@ from bench.records import answer_of, entry_of, target_of, values_of
 from bench.requests import BROWSER
 from bench.wire import Wire, connected, request_of
 from doi_names.name import HandleName
-from doi_names.presentation import read_path
-from doi_names.uri import url_path
+from doi_names.presentation import read_path, url_path
 from doi_proxy.assembly.core import build_pages
 from doi_proxy.assembly.features import find_records
 from doi_proxy.assembly.settings import load
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.privacy.access_log import new_access_log
-from doi_proxy.features.privacy.line import LineFormat, LogLine
-from doi_proxy.features.privacy.line_writer import LineWriter
+from doi_proxy.features.privacy.line_writer import LineFormat, LineWriter, LogLine, new_access_log
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.resolver.location_choice import choose_location
-from doi_proxy.resolver.options import Client
 from doi_proxy.resolver.prefix_chain import ReportContact
+from doi_proxy.resolver.resolution import Client
+from doi_proxy.resolver.target import choose_location
 from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.store.stored_entry import pack, unpack
 from doi_proxy.web.pages import Link, RecordSource
-from doi_proxy.web.route import PREPARED
-from handle_protocol.answer import read_answer
-from handle_protocol.location import read_locations
-from handle_protocol.record import read_values
+from doi_proxy.web.request_path import PREPARED
+from handle_protocol.referral import read_answer
+from handle_protocol.value import read_locations, read_values
 from tests.registry_records import write_registry
 
 #: Repeats the operation `count` times.

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import expm1
 from typing import Final
 
-from doi_proxy.features.setup.popularity import Popularity
+from doi_proxy.features.setup.sizing import Popularity
 
 #: Halvings of an interval: more than the digits of a float.
 _HALVINGS: Final = 60

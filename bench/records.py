@@ -9,7 +9,7 @@ import msgspec
 
 from doi_names.name import fold
 from doi_proxy.cache.entry import Entry
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 #: Two days: no record expires during a run.
 LONG_TTL: Final = 172_800

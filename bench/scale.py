@@ -18,9 +18,8 @@ from bench.scale_check import Compared, Costs, compare, measure_costs
 from bench.simulation import MAX_REMEMBERED, Shares, SimulatedProxy, Sizes, simulate
 from doi_names.name import fold
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.setup.popularity import Popularity
-from doi_proxy.features.setup.sizing import BUSY, NOT_FOUND, PEAK, RECORD_BYTES, REGISTERED
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.features.setup.sizing import BUSY, NOT_FOUND, PEAK, RECORD_BYTES, REGISTERED, Popularity
+from handle_protocol.referral import Answer, ResponseCode
 
 _DAY: Final = 86_400.0
 _GIB: Final = 2**30

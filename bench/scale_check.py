@@ -23,7 +23,7 @@ from bench.stand_in import StandIn, response
 from bench.tools import NotMeasured
 from doi_names.name import fold
 from doi_proxy.cache.entry import FOREVER
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 #: Of this many names, a tenth fits into the memory tier.
 _NAMES: Final = 5_000

@@ -24,7 +24,7 @@ from bench.servers import HOST, PATIENCE, Server, python, served
 from bench.throughput import rate, send, times, warm
 from bench.tools import NotMeasured
 from doi_proxy.cache.entry import Entry
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 #: Seconds of warm-up: of a hot name, and of a list of names that are not requested once before.
 _WARM_UP: Final = 1.0

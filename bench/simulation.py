@@ -15,7 +15,7 @@ from typing import Final
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.resolver.resolution import Step, next_step, refresh_from
-from handle_protocol.answer import Answer
+from handle_protocol.referral import Answer
 
 #: As in resolver/resolver.py: hits after which a record is refreshed ahead, and names whose hits are counted.
 POPULAR_HITS: Final = 3

@@ -24,15 +24,13 @@ NOT_DECIDING: Final = frozenset(
     {
         "doi_proxy/features/record_headers/headers.py",  # the headers that a record cannot set
         "doi_proxy/features/admin/gate.py",  # replaces them all on answers of /admin
-        "doi_proxy/features/setup/probe.py",  # the answers with which `doctor` tests a front proxy
-        "doi_proxy/features/setup/doctor.py",
-        "doi_proxy/features/setup/remedies.py",
+        "doi_proxy/features/setup/doctor.py",  # the answers with which `doctor` tests a front proxy
         "doi_proxy/features/tracing/spans.py",  # reads
         "doi_proxy/features/explain/explainer.py",  # a request that the cache alone answers
-        "doi_proxy/features/admin/show.py",  # the age of an entry, a key in JSON
+        "doi_proxy/features/admin/http.py",  # the age of an entry, a key in JSON
         "doi_proxy/features/lists/verdict.py",  # the age in a row of a list
         "doi_proxy/list_formats/writing.py",
-        "handle_protocol/proof_document.py",  # the end of a proof, a key in JSON
+        "handle_protocol/proof_replay.py",  # the end of a proof, a key in JSON
     }
 )
 

@@ -24,8 +24,7 @@ from doi_proxy.assembly.settings import Settings  # noqa: E402
 from doi_proxy.features import NAMES  # noqa: E402
 from doi_proxy.features.setup.front_files import GENERATED, write_file  # noqa: E402
 from doi_proxy.features.setup.sizing import Has, need_of, read_load, write_rows  # noqa: E402
-from doi_proxy.system.options import DEPRECATED, flag_of, variable  # noqa: E402
-from doi_proxy.system.setting_values import WrittenForm, find_form  # noqa: E402
+from doi_proxy.system.options import DEPRECATED, WrittenForm, find_form, flag_of, variable  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {

@@ -16,13 +16,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-STALE_TIMEOUT: Final = "doi_proxy.assembly.resolving.STALE_TIMEOUT"
-RECHECK: Final = "doi_proxy.assembly.resolving.RECHECK"
-FAILURE_TTL: Final = "doi_proxy.assembly.resolving.FAILURE_TTL"
-STORE_TIMEOUT: Final = "doi_proxy.assembly.stores.STORE_TIMEOUT"
+STALE_TIMEOUT: Final = "doi_proxy.assembly.core.STALE_TIMEOUT"
+RECHECK: Final = "doi_proxy.assembly.core.RECHECK"
+FAILURE_TTL: Final = "doi_proxy.assembly.core.FAILURE_TTL"
+STORE_TIMEOUT: Final = "doi_proxy.assembly.core.STORE_TIMEOUT"
 #: Seconds that a query for a person waits for the budget.
-QUEUE_TIMEOUT: Final = "doi_proxy.assembly.upstreams.QUEUE_TIMEOUT"
-MOST_WAITING: Final = "doi_proxy.assembly.upstreams.MOST_WAITING"
+QUEUE_TIMEOUT: Final = "doi_proxy.assembly.core.QUEUE_TIMEOUT"
+MOST_WAITING: Final = "doi_proxy.assembly.core.MOST_WAITING"
 #: Seconds for requests under way, and for idle connections, at the end.
 GRACE: Final = "doi_proxy.server.http_server.GRACE"
 LINGER: Final = "doi_proxy.server.http_server.LINGER"

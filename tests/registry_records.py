@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from doi_names.name import HandleName
-from doi_proxy.features.registry.record import RegistryRecord
-from doi_proxy.features.registry.sqlite_table import RegistryTable
-from doi_proxy.features.registry.wire import to_row
+from doi_proxy.features.registry.json_values import RegistryRecord
+from doi_proxy.features.registry.sqlite_blocks import RegistryTable, to_row
 
 #: 2023-11-01, in seconds since the epoch: two weeks before the tests' clock.
 FILE_DATE = 1_698_796_800

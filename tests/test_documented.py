@@ -21,13 +21,13 @@ import pytest
 from pydantic_core import PydanticUndefined
 
 from bench.journeys import trace_alone
-from doi_names.errors import InvalidName
+from doi_names.name import InvalidName
 from doi_proxy.assembly.features import installed
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.commands.main import create_parser
 from doi_proxy.errors import CouldNotVerify, DoiProxyError, UnreadableName, as_failure, list_errors
 from doi_proxy.system.options import ENV_PREFIX, variable
-from doi_proxy.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
+from doi_proxy.web.request_path import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 from tests.cluster.processes import Proxy
 from tests.test_architecture import IMPORT_RULE
 
@@ -288,7 +288,7 @@ def openapi(proxy: Proxy) -> dict[str, Any]:
 
 def test_every_path_is_documented(proxy: Proxy) -> None:
     page = text_of("docs/api.md") + text_of("docs/operations.md")
-    routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/doi_proxy/web/operations.py")))
+    routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/doi_proxy/web/redirect.py")))
     # /doiRA/ is written with capitals as the handbook has it; any case is answered.
     own = {OPENURL_PATH.decode(), *(path.decode().replace("/doira/", "/doiRA/") for path in WHICH_RA_PATHS)}
     paths = routes | own | {STATIC_PATH.decode() + "{file}", "/favicon.ico"} | set(openapi(proxy)["paths"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from handle_protocol.record import Record, read_values
+from handle_protocol.value import Record, read_values
 
 #: The Accept header of a browser.
 BROWSER: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

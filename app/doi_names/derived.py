@@ -6,13 +6,16 @@ A rule says what a name would be, not that it is registered. A caller looks each
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final
+from typing import Final, Literal
 
 from doi_names.find_names import FoundName
-from doi_names.name import DOIName
+from doi_names.name import DOIName, HandleName, InvalidName, NameWarning, find_warnings
+from doi_names.presentation import decode, is_marked_handle, read_with_rules
+from doi_names.repair.exploration import read_if_doi
+from doi_names.suggestion import Reading, Suggestion, read_and_suggest
 
 #: The most names that are derived from one text.
 MAX_DERIVED: Final = 5
@@ -247,3 +250,235 @@ def derive(text: str) -> tuple[FoundName, ...]:
     ]
     names = {name.name: name for name in sorted(found, key=lambda name: -name.start)}
     return tuple(sorted(names.values(), key=lambda name: name.start)[:MAX_DERIVED])
+
+
+#: The most names that are listed for one name.
+MAX_VARIANTS: Final = 8
+#: Longer names have too many places to look like another name.
+_MAX_CHARACTERS: Final = 256
+
+#: Letters beside a digit that look like digits, as text recognition and typing confuse them.
+_LETTERS_BESIDE_DIGIT: Final = re.compile(r"(?<=[0-9])[OoIl]+|[OoIl]+(?=[0-9])")
+#: A part of a name that is a number but for such letters: with other letters beside them, nothing shows a slip.
+_NUMBER: Final = re.compile(r"(?<![0-9A-Za-z])[0-9OoIl]{2,}(?![0-9A-Za-z])")
+_AS_DIGIT: Final = str.maketrans("OoIl", "0011")
+#: What looks like what, in the order in which it is tried: rn and m, a letter and a digit.
+_LOOK_ALIKE: Final = re.compile(r"rn|m|[OoIl01]")
+_ALIKE: Final = {"rn": ("m",), "m": ("rn",), "O": ("0",), "o": ("0",), "I": ("1", "l"), "l": ("1", "I")} | {
+    "0": ("O",),
+    "1": ("l", "I"),
+}
+
+
+def list_variants(name: HandleName) -> tuple[Suggestion, ...]:
+    """The names that a name may have been before one slip: MAX_VARIANTS at most, the likeliest first.
+
+    None of them is known to be registered. `rule` is `underscore`, `look-alike` or `missing-slash-at-end`.
+    """
+    if not name.is_doi or len(name.text) > _MAX_CHARACTERS:
+        return ()
+    return _read(name, _list_texts(name.prefix, name.suffix or ""))
+
+
+def list_visible_slips(name: HandleName) -> tuple[Suggestion, ...]:
+    """Those variants whose slip the name itself shows: letters in a number."""
+    if not name.is_doi or len(name.text) > _MAX_CHARACTERS:
+        return ()
+    return _read(name, iter([_with_digits_in_numbers(name.prefix, name.suffix or "")]))
+
+
+def _read(name: HandleName, texts: Iterator[tuple[str, str]]) -> tuple[Suggestion, ...]:
+    found: dict[str, Suggestion] = {}
+    for text, rule in texts:
+        variant = read_if_doi(text) if text != name.text else None
+        if variant is not None and variant != name:
+            found.setdefault(variant.key, Suggestion(variant, rule))
+        if len(found) == MAX_VARIANTS:
+            break
+    return tuple(found.values())
+
+
+def _with_digits_in_numbers(prefix: str, suffix: str) -> tuple[str, str]:
+    return f"{prefix}/{_NUMBER.sub(_write_digits, suffix)}", "look-alike"
+
+
+def _write_digits(found: re.Match[str]) -> str:
+    """A number without its letters, if it has more digits than letters."""
+    letters = sum(character.isalpha() for character in found[0])
+    return found[0].translate(_AS_DIGIT) if 2 * letters < len(found[0]) else found[0]
+
+
+def _list_texts(prefix: str, suffix: str) -> Iterator[tuple[str, str]]:
+    if " " in suffix:
+        yield f"{prefix}/{suffix.replace(' ', '_')}", "underscore"
+    yield _with_digits_in_numbers(prefix, suffix)
+    yield f"{prefix}/{_LETTERS_BESIDE_DIGIT.sub(lambda found: found[0].translate(_AS_DIGIT), suffix)}", "look-alike"
+    if not suffix.endswith("/"):
+        yield f"{prefix}/{suffix}/", "missing-slash-at-end"
+    for found in islice(_LOOK_ALIKE.finditer(suffix), MAX_VARIANTS):
+        for other in _ALIKE[found[0]]:
+            yield f"{prefix}/{suffix[: found.start()]}{other}{suffix[found.end() :]}", "look-alike"
+
+
+#: Characters of a text in which other identifiers are searched.
+_MAX_SEARCHED: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Names that may be meant. A repair undoes an error that the text shows; a guess is offered only if it exists."""
+
+    best: Reading | None
+    repairs: tuple[Suggestion, ...]
+    guesses: tuple[Suggestion, ...]
+
+
+def read_candidates(
+    text: str,
+    name: HandleName | None,
+    own_hosts: frozenset[str] = frozenset(),
+    *,
+    longer: Sequence[Suggestion] = (),
+    derived: Sequence[FoundName] = (),
+) -> Candidates:
+    """The likeliest reading of a text, its repairs and its guesses.
+
+    `name` is the DOI name or shortDOI that the text is, None if it is neither. The text may be a part of another one:
+    `longer` are repairs by what follows it, and `derived` are names that follow by rule from the reference around it.
+    """
+    shown = text if name is not None else _decode(text)
+    best, repairs = read_and_suggest(shown, name, own_hosts=own_hosts)
+    repairs += _without(repairs, longer)
+    variants = () if name is None else list_variants(name)
+    return Candidates(
+        best, repairs, _without(repairs, [*_list_derived(derived or derive(shown[:_MAX_SEARCHED])), *variants])
+    )
+
+
+def suggest_unchecked(
+    text: str, name: HandleName | None, own_hosts: frozenset[str] = frozenset()
+) -> tuple[Reading | None, tuple[Suggestion, ...]]:
+    """The likeliest reading, and the candidates that are offered without a look-up.
+
+    These are the repairs, the names that follow by rule, and those with a slip that the text shows. Nearly every name
+    has others that look alike, and only a look-up decides which of them was meant.
+    """
+    shown = text if name is not None else _decode(text)
+    best, repairs = read_and_suggest(shown, name, own_hosts=own_hosts)
+    slips = () if name is None else list_visible_slips(name)
+    return best, (*repairs, *_without(repairs, [*_list_derived(derive(shown[:_MAX_SEARCHED])), *slips]))
+
+
+def _list_derived(names: Sequence[FoundName]) -> list[Suggestion]:
+    return [Suggestion(found.name, found.rule or "", "derived") for found in names]
+
+
+def _without(known: Sequence[Suggestion], others: Sequence[Suggestion]) -> tuple[Suggestion, ...]:
+    keys = {suggestion.doi.key for suggestion in known}
+    return tuple(other for other in others if other.doi.key not in keys)
+
+
+def _decode(text: str) -> str:
+    """In a text that is not a name, "%" begins an escape too, unless one of them is not an escape."""
+    try:
+        return decode(text)
+    except InvalidName:
+        return text
+
+
+Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
+
+#: Naming authorities in use begin with a number. Without this rule "and/or" would be a handle.
+_NUMBERED_PREFIX: Final = re.compile(r"[0-9]+(?:\.[^\s./]+)*")
+_ANY_PREFIX: Final = re.compile(r"[^\s./]+(?:\.[^\s./]+)*")
+#: The only plus sign of a name: at its end, before the "<" of a SICI, or between two letters or digits.
+_PLUS_IN_NAME: Final = re.compile(r"[^+]*(?:\+|\+<[^+]*|(?<=\w)\+\w[^+]*)")
+#: Prefixes of DOI names. A malformed one is not a handle of another kind.
+_DOI_DIRECTORY: Final = "10"
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedText:
+    """What a text is.
+
+    A position in a message counts the characters of the name, decoded and without blanks, label and URL. `name` is
+    None if the text is not a name of any kind. `rules` are the steps that read it, in their order.
+    `message` is the reason why it is not a DOI name, or None. `best` is the likeliest reading.
+    """
+
+    text: str
+    kind: Kind
+    name: HandleName | None
+    rules: tuple[str, ...]
+    warnings: tuple[NameWarning, ...]
+    suggestions: tuple[Suggestion, ...]
+    message: str | None
+    best: Reading | None = None
+
+    @property
+    def doi(self) -> HandleName | None:
+        """The DOI name or the shortDOI."""
+        return self.name if self.kind in ("doi", "short_doi") else None
+
+
+def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
+    """Say what `text` is. It is read as in the form: "%" always begins an escape. Raises nothing.
+
+    `own_hosts` are the hosts of this resolver, for suggestions.
+    """
+    try:
+        name, rules = read_with_rules(text)
+    except InvalidName as error:
+        best, suggestions = suggest_unchecked(text, None, own_hosts)
+        return ParsedText(text, "not_a_doi", None, (), (), suggestions, error.message, best)
+    is_handle = is_marked_handle(text)
+    kind = _classify(name, _ANY_PREFIX if is_handle else _NUMBERED_PREFIX)
+    warnings = find_warnings(name)
+    if kind in ("doi", "short_doi"):
+        best, suggestions = suggest_unchecked(text, name, own_hosts)
+        return ParsedText(text, kind, name, rules, warnings, suggestions, None, best)
+    best, suggestions = suggest_unchecked(text, None, own_hosts)
+    read_name = None if kind == "not_a_doi" else name
+    return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name), best)
+
+
+def choose_reading(blanks: ParsedText, plus: ParsedText, *, is_form: bool) -> ParsedText:
+    """What a query with "+" means. `blanks` reads each as a blank, as encoders of forms write it, `plus` as itself.
+
+    Such an encoder (WHATWG URL, section 5.2) escapes a slash too: then it `is_form`, and "+" is a blank. Elsewhere
+    the plus sign wins if it is part of one whole name, such as 10.1002/a+b. The other reading becomes a suggestion.
+    """
+    is_name = not is_form and plus.doi is not None and _PLUS_IN_NAME.fullmatch(plus.text) is not None
+    chosen, other = (plus, blanks) if is_name else (blanks, plus)
+    if other.best is None or (chosen.best is not None and chosen.best.name.key == other.best.name.key):
+        return chosen
+    remedy = "a plus sign here; encode a blank as %20" if is_name else "a blank here; encode a plus sign as %2B"
+    warning = NameWarning("plus-sign", f'A "+" in the query is {remedy}.')
+    suggestion = Suggestion(other.best.name, "plus-sign")
+    return replace(chosen, warnings=(*chosen.warnings, warning), suggestions=(suggestion, *chosen.suggestions))
+
+
+def unreadable(text: str, message: str) -> ParsedText:
+    """An item of a list that cannot be read: its beginning, and the reason."""
+    return ParsedText(text, "not_a_doi", None, (), (), (), message)
+
+
+def _classify(name: HandleName, handle_prefix: re.Pattern[str]) -> Kind:
+    if name.is_doi:
+        return "doi"
+    if name.is_short_doi:
+        return "short_doi"
+    if name.is_prefix:
+        return "prefix"
+    is_other = name.prefix.partition(".")[0] != _DOI_DIRECTORY
+    return "handle" if name.suffix and is_other and handle_prefix.fullmatch(name.prefix) else "not_a_doi"
+
+
+def _explain(name: HandleName) -> str:
+    """Why a name is not a DOI name."""
+    try:
+        DOIName.parse(name.text)
+    except InvalidName as error:
+        short = name.expand_short_doi()
+        return f"{error.message} If it is a shortDOI, write {short}." if short is not None else error.message
+    raise AssertionError(name)

@@ -11,12 +11,10 @@ from typing import Final
 from urllib.parse import unquote
 
 from doi_names.name import HandleName, fold
-from doi_names.repair.characters import PLAIN
-from doi_names.repair.ends import ENDINGS, SECOND_NAME
-from doi_names.repair.last_look import MAX_LOOK
+from doi_names.repair.ends import ENDINGS, MAX_LOOK, SECOND_NAME
+from doi_names.repair.exploration import Confidence
 from doi_names.repair.prefix import NOT_SHORT, SUFFIX_BEGINNING
-from doi_names.repair.surroundings import with_chapter, within_cell, without_blanks
-from doi_names.repair.table import Confidence
+from doi_names.repair.surroundings import PLAIN, with_chapter, within_cell, without_blanks
 from doi_names.suggestion import Reading, Suggestion, read_excerpt
 
 #: Characters of a text that belong to one name at most. A longer word is cut.

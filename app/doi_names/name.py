@@ -3,13 +3,124 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from string import ascii_lowercase, ascii_uppercase
-from typing import Final
+from typing import ClassVar, Final
 
-from doi_names.code_point import CodePoint, first_not_graphic, questionable
-from doi_names.errors import EmptyName, ForbiddenCodePoint, NameTooLong, NotADOI
+_KINDS: Final = {
+    "Cc": "a control character",
+    "Cs": "a surrogate",
+    "Cf": "a formatting character",
+    "Zl": "a formatting character",
+    "Zp": "a formatting character",
+    "Co": "a private-use character",
+    "Cn": "an unassigned code point",
+}
+#: Allowed in a request, although not graphic: formatting, private use, unassigned.
+_QUESTIONABLE: Final = frozenset({"Cf", "Zl", "Zp", "Co", "Cn"})
+
+
+@dataclass(frozen=True, slots=True)
+class CodePoint:
+    """One character of a name; `place` is its position in characters, counted from 1."""
+
+    character: str
+    place: int
+
+    @property
+    def notation(self) -> str:
+        """The usual notation, at least four hexadecimal digits: U+00AD."""
+        return f"U+{ord(self.character):04X}"
+
+    @property
+    def name(self) -> str | None:
+        """The Unicode name; None if the code point has none."""
+        return unicodedata.name(self.character, None)
+
+    @property
+    def category(self) -> str:
+        """The general category, two letters: Cf."""
+        return unicodedata.category(self.character)
+
+    @property
+    def kind(self) -> str:
+        """The kind of code point in words, with an article: "a control character"."""
+        return _KINDS.get(self.category, "a graphic character")
+
+    def __str__(self) -> str:
+        named = f"{self.notation} {self.name}" if self.name else self.notation
+        return f"{named} at character {self.place}"
+
+
+def first_not_graphic(text: str) -> CodePoint | None:
+    """The first code point that is not graphic. L, M, N, P, S and Zs are graphic (ISO 26324, DOI syntax)."""
+    # str.isprintable is false for every code point of the categories C and Z except the ASCII space.
+    if text.isprintable():
+        return None
+    return next((CodePoint(c, place) for place, c in enumerate(text, 1) if unicodedata.category(c) in _KINDS), None)
+
+
+def questionable(text: str) -> Iterator[CodePoint]:
+    """The formatting, private-use and unassigned code points of `text`, by the Unicode tables of this Python."""
+    if not text.isprintable():
+        for place, character in enumerate(text, 1):
+            if unicodedata.category(character) in _QUESTIONABLE:
+                yield CodePoint(character, place)
+
+
+class InvalidName(ValueError):
+    """The name cannot be a DOI name."""
+
+    #: The error as one word for programs.
+    token: ClassVar[str] = "invalid-name"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+
+    @property
+    def message(self) -> str:
+        """What is wrong, where, and what to do."""
+        return str(self.args[0])
+
+
+class MalformedEscape(InvalidName):
+    """A "%" must be followed by two hexadecimal digits; write a literal percent sign as "%25"."""
+
+    token = "malformed-escape"
+
+
+class NotUTF8(InvalidName):
+    """The bytes of the name are not UTF-8; encode it in UTF-8, then percent-encode it."""
+
+    token = "not-utf-8"
+
+
+class ForbiddenCodePoint(InvalidName):
+    """The name contains a code point that is not allowed in a DOI name."""
+
+    token = "forbidden-code-point"
+
+
+class NameTooLong(InvalidName):
+    """The name is too long."""
+
+    token = "name-too-long"
+
+
+class EmptyName(InvalidName):
+    """The request has no DOI name."""
+
+    token = "empty-name"
+
+
+class NotADOI(InvalidName):
+    """The name is not a DOI name."""
+
+    token = "not-a-doi"
+
 
 #: The longest name accepted, in bytes of UTF-8. ISO 26324 sets no limit; no request line holds more than about this.
 MAX_NAME_BYTES: Final = 8192
@@ -157,3 +268,108 @@ def _explain(text: str) -> str:
     if not slash:
         return f"A DOI name has a slash after its prefix, at character {len(prefix) + 1}."
     return f"A DOI name has a suffix after its slash, from character {len(prefix) + 2}."
+
+
+#: The most warnings about one name: 8 kB of soft hyphens would be 4,000.
+MAX_WARNINGS: Final = 10
+
+#: The prefixes that agencies assign (ISO 26324, section 4.2, allows others), those of ISBN-As, which begin with 978 or
+#: 979 (DOI Handbook, ISBN-A), and that of shortDOIs.
+USUAL_PREFIX: Final = re.compile(r"10(?:\.(?:[0-9]{4,9}|97[89])(?:\.[0-9]{1,9})*)?")
+_MAX_SHOWN: Final = 40
+
+#: What looks like an ASCII character. Full-width forms are computed.
+_LOOK_ALIKES: Final = {
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212\ufe58\ufe63", "-"),
+    **dict.fromkeys("\u2044\u2215\u29f8", "/"),
+    **dict.fromkeys("\u2024\u3002", "."),
+}
+_FULL_WIDTH: Final = range(0xFF01, 0xFF5F)
+_FULL_WIDTH_OFFSET: Final = 0xFF01 - 0x21
+#: Scripts with letters that look alike (Unicode Technical Standard 39, section 4, confusable detection).
+_CONFUSABLE_SCRIPTS: Final = frozenset({"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "COPTIC"})
+#: Codes of warnings by the general category of a code point.
+_CODES: Final = {
+    "Cf": "formatting-character",
+    "Zl": "formatting-character",
+    "Zp": "formatting-character",
+    "Co": "private-use-character",
+    "Cn": "unassigned-code-point",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NameWarning:
+    """A likely mistake. `code` is a stable token; `message` has the position in the name, counted from 1."""
+
+    code: str
+    message: str
+
+
+def find_warnings(name: HandleName) -> tuple[NameWarning, ...]:
+    """The likely mistakes in a name, at most MAX_WARNINGS."""
+    return tuple(islice(_find_all(name), MAX_WARNINGS))
+
+
+def _find_all(name: HandleName) -> Iterator[NameWarning]:
+    if name.is_doi and name.is_reserved:
+        place = len(name.prefix) + 2
+        message = f"The suffix begins with one character and a slash, at character {place}; this form is reserved."
+        yield NameWarning("reserved-form", message)
+    if name.is_doi and not USUAL_PREFIX.fullmatch(name.prefix):
+        message = f"The prefix {name.prefix[:_MAX_SHOWN]} is unlikely: after 10. it has four to nine digits."
+        yield NameWarning("unlikely-prefix", message)
+    if name.text.isascii():
+        return
+    yield from _find_mixed_scripts(name.text)
+    yield from _find_look_alikes(name.text)
+    for point in questionable(name.text):
+        yield NameWarning(_CODES[point.category], f"{point} is {point.kind}, which is likely a copying error.")
+
+
+def _find_look_alikes(text: str) -> Iterator[NameWarning]:
+    for place, character in enumerate(text, 1):
+        if (plain := _look_alike(character)) is not None:
+            point = CodePoint(character, place)
+            yield NameWarning("look-alike", f'{point} looks like "{plain}".')
+
+
+def _look_alike(character: str) -> str | None:
+    """The ASCII character that another one looks like."""
+    code = ord(character)
+    return chr(code - _FULL_WIDTH_OFFSET) if code in _FULL_WIDTH else _LOOK_ALIKES.get(character)
+
+
+def _find_mixed_scripts(text: str) -> Iterator[NameWarning]:
+    """One warning at the first letter of another script than the letters before it."""
+    first = None
+    for place, character in enumerate(text, 1):
+        script = _script(character)
+        if script is None:
+            continue
+        first = first or script
+        if script != first:
+            point = CodePoint(character, place)
+            yield NameWarning(
+                "mixed-scripts", f"{point} is {script.title()}; the letters before it are {first.title()}."
+            )
+            return
+
+
+def _script(character: str) -> str | None:
+    """The script of a letter, by its Unicode name; None if no other script has letters that look like it."""
+    if not character.isalpha():
+        return None
+    word = unicodedata.name(character, "").partition(" ")[0]
+    return word if word in _CONFUSABLE_SCRIPTS else None
+
+
+#: What begins the handle of a prefix's record.
+PREFIX_RECORDS: Final = "0.NA/"
+
+
+def without_home(name: HandleName) -> HandleName:
+    """The name by which the cache knows a record: that of a DOI prefix without "0.NA/", any other as it is."""
+    prefix = name.text[len(PREFIX_RECORDS) :] if name.key.startswith(PREFIX_RECORDS) else ""
+    found = HandleName(prefix) if prefix else name
+    return found if found.is_prefix else name

@@ -5,9 +5,56 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
+from urllib.parse import unquote_to_bytes
 
-from doi_names.name import HandleName
-from doi_names.percent import decode
+from doi_names.name import DOIName, HandleName, InvalidName, MalformedEscape, NotADOI, NotUTF8
+from doi_names.repair.prefix import SITE_PAGES
+
+_MALFORMED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+#: Text of unreserved characters alone (RFC 3986, section 2.3), which has nothing to encode.
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]*")
+
+
+def decode(raw: bytes | str) -> str:
+    """Decode every escape once; "+" stays "+". Raises MalformedEscape and NotUTF8, each with the character's place."""
+    # A lone surrogate becomes bytes that are not UTF-8, which are refused below.
+    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
+    if b"%" in data:
+        if broken := _MALFORMED.search(data):
+            raise _malformed(data, broken.start())
+        data = unquote_to_bytes(data)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = len(data[: error.start].decode("utf-8")) + 1
+        raise NotUTF8(f"The byte 0x{data[error.start]:02X} at character {place} is not UTF-8.") from error
+
+
+def encode(text: str, literal: bytes | frozenset[int] = b"") -> str:
+    """Encode the UTF-8 bytes of `text` except the unreserved characters (RFC 3986, section 2.3) and `literal`.
+
+    `literal` holds ASCII bytes. Raises NotUTF8 for a lone surrogate.
+    """
+    if _UNRESERVED.fullmatch(text):
+        return text
+    try:
+        # `urllib.parse.quote` reads `literal` anew in each call, and a page needs ten calls.
+        return text.encode().decode("latin-1").translate(_list_escapes(literal))
+    except UnicodeEncodeError as error:
+        raise NotUTF8(f"The surrogate at character {error.start + 1} cannot be written in UTF-8.") from error
+
+
+@lru_cache(maxsize=16)
+def _list_escapes(literal: bytes | frozenset[int]) -> tuple[str, ...]:
+    return tuple(chr(i) if i in literal or _UNRESERVED.fullmatch(chr(i)) else f"%{i:02X}" for i in range(256))
+
+
+def _malformed(data: bytes, start: int) -> MalformedEscape:
+    place = len(data[:start].decode("utf-8", "replace")) + 1
+    return MalformedEscape(
+        f'The "%" at character {place} is not followed by two hexadecimal digits; write a literal "%" as "%25".'
+    )
+
 
 #: Trimmed at both ends. It includes blanks that str.strip() keeps, such as ZWSP and the byte order mark. Of the control
 #: characters, only those with the property White_Space are blanks (The Unicode Standard, PropList.txt).
@@ -159,3 +206,118 @@ def _without_label(text: str, rules: list[Rule]) -> str:
             rules.append("urn-colon")
             return f"{head}/{tail}"
     return rest
+
+
+#: RFC 3986, appendix A: the characters that a path segment may contain besides the unreserved ones.
+_SEGMENT: Final = b"!$&'()*+,;=:@"
+#: The bytes that the handbook leaves unencoded in a URL. It recommends to encode "+".
+_URL_PATH: Final = b"/!$&'()*,;=:@"
+_TEMPLATE_PATH: Final = b"/:@!$()*,;="
+
+_SCHEME: Final = re.compile("doi:", re.IGNORECASE | re.ASCII)
+_NOT_IN_A_PATH: Final = re.compile(r"[^A-Za-z0-9\-._~%!$&'()*+,;=:@/]")
+_DOT_SEGMENT: Final = re.compile(r"(?<=/)(\.\.?)/")
+_LAST_DOT_SEGMENT: Final = re.compile(r"/(\.\.?)\Z")
+
+
+def to_uri(name: HandleName) -> str:
+    """The "doi" URI of a DOI name ("doi" URI scheme, Syntax). Raises NotADOI for any other name."""
+    if not name.is_doi:
+        raise NotADOI(f"Only a DOI name has a doi URI; this is not a DOI name: {name.text[:100]}")
+    return "doi:" + scheme_path(name)
+
+
+def from_uri(text: str) -> DOIName:
+    """The DOI name of a "doi" URI. Needless escapes and literal slashes in the suffix are accepted.
+
+    Raises NotADOI if `text` is not such a URI or has a query or fragment, and InvalidName if the name is invalid.
+    """
+    if not (scheme := _SCHEME.match(text)):
+        raise NotADOI('A doi URI begins with "doi:".')
+    path = text[scheme.end() :]
+    if wrong := _NOT_IN_A_PATH.search(path):
+        place = scheme.end() + wrong.start() + 1
+        if wrong[0] in "?#":
+            raise NotADOI(
+                f'A doi URI has no query and no fragment: write the "{wrong[0]}" at character {place} '
+                f"as {encode(wrong[0])}."
+            )
+        raise NotADOI(f"A doi URI must encode U+{ord(wrong[0]):04X}, at character {place}, with percent signs.")
+    return DOIName.parse(decode(path))
+
+
+def scheme_path(name: HandleName | str) -> str:
+    """The part of a "doi" URI after "doi:": every slash except the first is %2F.
+
+    The handle API accepts this form too ("doi" URI scheme, DOI Name Resolution). A suffix of one or two dots is kept.
+    """
+    prefix, slash, suffix = str(name).partition("/")
+    return encode(prefix, _SEGMENT) + slash + encode(suffix, _SEGMENT)
+
+
+def url_path(name: HandleName | str) -> str:
+    """A name as the path of a URL, without a leading slash. A slash next to a dot segment becomes %2F to protect it.
+
+    Applies all mandatory and recommended encodings (DOI Handbook, DOI Name Encoding Rules for URL Presentation).
+    """
+    return _keep_dot_segments(encode(str(name), _URL_PATH))
+
+
+def to_url(name: HandleName | str, base: str = "https://doi.org/") -> str:
+    """The URL of a name at a resolver; `base` with or without its last slash."""
+    return base.removesuffix("/") + "/" + url_path(name)
+
+
+def component(name: HandleName | str) -> str:
+    """A name as one URL component, with only the unreserved characters unencoded: {hdl} in a 10320/loc template."""
+    return encode(str(name))
+
+
+def template_path(name: HandleName | str) -> str:
+    """A name as {hdl:path} in a 10320/loc template: "/ : @ ! $ ( ) * , ; =" are unencoded too."""
+    return encode(str(name), _TEMPLATE_PATH)
+
+
+def _keep_dot_segments(path: str) -> str:
+    # RFC 3986, section 5.2.4: clients remove "." and ".." segments, also at the end.
+    return _LAST_DOT_SEGMENT.sub(r"%2F\1", _DOT_SEGMENT.sub(r"\1%2F", path)) if "/." in path else path
+
+
+#: Expands the short form of a shortDOI in a URL: https://doi.org/abcde is 10/abcde (shortDOI service).
+SHORT_DOI_RULE: Final = "short-doi"
+
+#: Forms that mark a handle, such as "hdl:".
+_HANDLE_LABEL: Final = re.compile(
+    r"(?:doi:\s{0,9})?(?:hdl:|(?:info|urn):hdl[/:]|https?:/{1,9}hdl\.handle\.net/)", re.IGNORECASE | re.ASCII
+)
+_SITE_PAGE: Final = re.compile(SITE_PAGES, re.IGNORECASE)
+
+
+def read_typed_name(text: str) -> HandleName:
+    """The name in a text. Raises InvalidName."""
+    return read_with_rules(text)[0]
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a DOI name or a shortDOI."""
+    try:
+        name = read_typed_name(text)
+    except InvalidName:
+        return False
+    return name.is_doi or name.is_short_doi
+
+
+def read_with_rules(text: str) -> tuple[HandleName, tuple[str, ...]]:
+    """The name in a text, and the rules that were applied to read it. Raises InvalidName."""
+    bare = strip_typed_form(text)
+    name = HandleName(bare.text)
+    if "url" not in bare.rules or is_marked_handle(text) or _SITE_PAGE.fullmatch(name.text):
+        return name, bare.rules
+    if expanded := name.expand_short_doi():
+        return expanded, (*bare.rules, SHORT_DOI_RULE)
+    return name, bare.rules
+
+
+def is_marked_handle(text: str) -> bool:
+    """Whether a text says itself that it is a handle, as "hdl:" does."""
+    return _HANDLE_LABEL.match(text.lstrip(BLANKS)) is not None

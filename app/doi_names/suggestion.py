@@ -11,13 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
-from doi_names.code_point import first_not_graphic
-from doi_names.name import HandleName
+from doi_names.name import HandleName, first_not_graphic
 from doi_names.presentation import read_typed
 from doi_names.repair import exploration
-from doi_names.repair.ends import at_query_or_fragment
-from doi_names.repair.last_look import MAX_LOOK, is_certain, read_on
-from doi_names.repair.table import REPAIRS, Certainty, Confidence
+from doi_names.repair.ends import MAX_LOOK, at_query_or_fragment, is_certain, read_on
+from doi_names.repair.exploration import REPAIRS, Certainty, Confidence
 
 #: The most suggestions for one text.
 MAX_SUGGESTIONS: Final = 5

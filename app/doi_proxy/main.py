@@ -17,25 +17,21 @@ from doi_proxy.assembly.core import (
     new_context,
     open_connections,
     open_core,
+    open_service_cache,
     read_public_url,
     read_sub_path,
     set_budget,
 )
-from doi_proxy.assembly.features import Features
-from doi_proxy.assembly.lifecycle import Lifecycle
-from doi_proxy.assembly.lifespan import run_lifespan
-from doi_proxy.assembly.operations import create_operations, find_paths
-from doi_proxy.assembly.program_log import begin_logging, set_log_level
+from doi_proxy.assembly.features import Features, create_operations, find_paths
+from doi_proxy.assembly.lifecycle import Lifecycle, begin_logging, run_lifespan, set_log_level
 from doi_proxy.assembly.settings import Settings, load
-from doi_proxy.assembly.stores import open_service_cache
-from doi_proxy.endpoints.fastapi_errors import allowed_methods
-from doi_proxy.endpoints.operators import OperatorGate
+from doi_proxy.endpoints.operators import OperatorGate, allowed_methods
 from doi_proxy.errors import refuse_stripped_texts
-from doi_proxy.server.proxies import trusted_addresses
+from doi_proxy.server.listening import trusted_addresses
 from doi_proxy.system.version import read_version
-from doi_proxy.upstream.loop import read_loop_id
+from doi_proxy.upstream.source import read_loop_id
 from doi_proxy.web.application import Application, OwnSite
-from doi_proxy.web.operations import Operations
+from doi_proxy.web.redirect import Operations
 
 __all__ = ["NO_PARTS", "SuppliedParts", "create", "create_from_environment"]
 

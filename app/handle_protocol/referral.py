@@ -2,16 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import accumulate
-from typing import Final
+from typing import ClassVar, Final, Protocol, TypeVar
 
-from doi_names.name import MAX_NAME_BYTES
-from handle_protocol.errors import MalformedMessage
-from handle_protocol.wire.response import SignedAnswer
-from handle_protocol.wire.site_value import ServiceSite, decode_site
-from handle_protocol.wire.value import Permission, TtlType, Value
+import msgspec
+
+from doi_names.name import MAX_NAME_BYTES, fold
+from handle_protocol.dump import HandleProtocolError, InvalidRecord, MalformedMessage, ServerRefused, ServerTimeout
+from handle_protocol.value import escape_separators, parse_record
+from handle_protocol.wire.message import Response, SignedAnswer
+from handle_protocol.wire.site_value import Permission, ServiceSite, TtlType, Value, decode_site
+
+
+class ResponseCode(IntEnum):
+    """The response codes that are an answer. Every other code reports a failure."""
+
+    SUCCESS = 1
+    HANDLE_NOT_FOUND = 100
+    VALUES_NOT_FOUND = 200
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """The answer about a name. `values` is the compact JSON array of its values, or `[]`."""
+
+    #: The URL to which the record leads every client, if a store has noted it.
+    target: ClassVar[str | None] = None
+
+    code: ResponseCode
+    values: bytes = b"[]"
+    #: What Cache-Status says about where a new answer came from. Stores do not keep it.
+    detail: str | None = None
+    #: Whether the handle server's signature of this answer was verified. Stores keep it, bundles do not.
+    is_verified: bool = False
+
+    def agrees_with(self, other: Answer) -> bool:
+        """Whether another answer says the same about the name."""
+        return self.code is other.code and self.values == other.values
+
+
+class ProvenAnswer(Answer, frozen=True, gc=False):
+    """A verified answer with what verifies it again, in the form of its source. Stores keep it."""
+
+    proof: bytes = b""
+
+
+class _Wire(msgspec.Struct, gc=False):
+    responseCode: int
+    handle: str | None = None
+    values: msgspec.Raw = msgspec.Raw()
+    message: str | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Wire)
+
+
+def read_answer(body: bytes, name: str) -> Answer:
+    """Read the body of an answer to the query about `name`.
+
+    Raises ServerRefused if the response code reports a failure. Raises InvalidRecord if the body is not JSON, has no
+    response code, has values that cannot be read, or is about another name.
+    """
+    try:
+        wire = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise InvalidRecord("The answer is not valid JSON of the handle API.", detail=str(error)) from error
+    if wire.responseCode not in ResponseCode.__members__.values():
+        raise ServerRefused(
+            f"The server reported a failure, response code {wire.responseCode}.",
+            response_code=wire.responseCode,
+            detail=(wire.message or "no reason given")[:200],
+        )
+    if not _same_name(wire.handle, name):
+        raise InvalidRecord("The answer is about another name.")
+    if wire.responseCode != ResponseCode.SUCCESS:
+        return Answer(ResponseCode(wire.responseCode))
+    if not bytes(wire.values):
+        raise InvalidRecord("The answer has response code 1 (success) and no `values`.")
+    # This removes insignificant white space. Numbers and escapes keep their spelling.
+    values = escape_separators(msgspec.json.format(bytes(wire.values), indent=-1))
+    return (
+        Answer(ResponseCode.SUCCESS, values) if parse_record(values).values else Answer(ResponseCode.VALUES_NOT_FOUND)
+    )
+
+
+def _same_name(handle: str | None, name: str) -> bool:
+    if handle is None:
+        return False
+    handle, name = fold(handle), fold(name)
+    # The record of a prefix is the handle 0.NA/<prefix>. Servers echo it with or without the "0.NA/".
+    return handle == name or ("/" not in name and handle == "0.NA/" + name)
+
 
 #: The handle whose HS_SITE values are the root.
 ROOT_HANDLE: Final = b"0.NA/0.NA"
@@ -137,3 +221,90 @@ def _remaining(value: Value, now: float) -> float:
     if value.ttl_type == TtlType.ABSOLUTE:
         return max(0.0, value.ttl - now)
     return max(0.0, float(value.ttl)) if value.ttl_type == TtlType.RELATIVE else 0.0
+
+
+Result = TypeVar("Result")
+
+#: Seconds for which a service, or what is known about a server that the operator named, is used at least and at most.
+#: Services of a handle system change rarely, so an hour is short.
+SHORTEST_LIFETIME: Final = 60.0
+LONGEST_LIFETIME: Final = 3_600.0
+#: Seconds for a lookup that is not needed, and for its tokens. The rest of the caller's time is for the name itself.
+LOOKUP_TIMEOUT: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryLimits:
+    """The bounds of a directory. Times are in seconds."""
+
+    #: For one lookup of a service, and for one refresh of the root. No caller's time limits them: callers share them.
+    timeout: float
+    #: Queries for one handle, with those for prefixes, service handles and referrals; also records that lead to it.
+    #: The reference software follows 20 service handles.
+    queries: int = 20
+    #: Services that are remembered; a large one counts as several. The one that was used least recently is forgotten.
+    services: int = 10_000
+    #: A service is looked up again after the TTL of its record, at least and at most so long.
+    shortest_lifetime: float = SHORTEST_LIFETIME
+    longest_lifetime: float = LONGEST_LIFETIME
+    #: So long after that time, the last known sites are used if the lookup fails. Records are served stale for longer,
+    #: but servers can change their addresses in a week.
+    grace: float = 7 * 86_400.0
+    #: Wait for the lookup of a service whose last known sites could be used, and for a root that is not needed.
+    lookup_timeout: float = LOOKUP_TIMEOUT
+
+    def bound(self, lifetime: float) -> float:
+        """A lifetime within the limits."""
+        return max(self.shortest_lifetime, min(lifetime, self.longest_lifetime))
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """How services are looked up: by which client, at whose cost, and within which bounds."""
+
+    #: An answer that belongs to the question, and is signed if the question says so. Raises HandleProtocolError.
+    ask: Callable[[HandleService, Question], Awaitable[Response]]
+    #: Is awaited before each query but the first of a question. Raises QueryNotAdmitted.
+    admit_query: Callable[[], Awaitable[None]]
+    limits: DirectoryLimits
+    #: Seconds since the epoch.
+    clock: Callable[[], float]
+    observer: DirectoryObserver
+    breaker: RootBreaker
+    #: Whether each answer of a lookup must be signed, if the root has keys. The answer about the name need not be.
+    are_signed: bool = False
+
+
+class DirectoryObserver(Protocol):
+    """Records what happens to lookups. Must be quick and must not raise."""
+
+    def record_refresh(self, error: HandleProtocolError | None) -> None:
+        """The root was refreshed, or with an error it could not be."""
+
+    def record_overdue(self, error: HandleProtocolError) -> None:
+        """A known service could not be looked up again, so its last known sites are used on."""
+
+
+class RootBreaker(Protocol):
+    """Decides whether the root is left alone after failures. Times are seconds since the epoch."""
+
+    def allow(self, now: float) -> bool:
+        """Whether a query may be sent. The query that is sent after a pause is a probe."""
+
+    def retry_after(self, now: float) -> float:
+        """Seconds until a query may be sent; 0 if one may be sent now."""
+
+    def record_answer(self) -> None:
+        """The root answered."""
+
+    def record_failure(self, name: str, now: float) -> bool:
+        """The root did not answer about a name."""
+
+
+async def within(seconds: float | None, work: Awaitable[Result], late: str) -> Result:
+    """The result of work. After some seconds it is cancelled, and ServerTimeout is raised with the message `late`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError as error:
+        raise ServerTimeout(late) from error

@@ -6,16 +6,431 @@ must cover the name.
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from hashlib import sha256
+from struct import Struct
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.dsa import DSAParameterNumbers, DSAPublicKey, DSAPublicNumbers
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509 import load_der_x509_certificate
 
-from doi_names.prefix_record import PREFIX_RECORDS
-from handle_protocol import value_signature
-from handle_protocol.errors import MalformedMessage, SignatureInvalid
-from handle_protocol.record import Record
+from doi_names.name import PREFIX_RECORDS
+from handle_protocol.dump import (
+    AnswerMismatch,
+    InvalidRecord,
+    MalformedMessage,
+    ServerUnreachable,
+    SignatureInvalid,
+    UnusableAnswer,
+)
+from handle_protocol.json_sites import read_key, to_wire_value
+from handle_protocol.referral import ROOT_HANDLE, HandleService, read_lead
+from handle_protocol.value import Record, read_value
+from handle_protocol.wire import message
+from handle_protocol.wire.message import (
+    DIGEST_NAMES,
+    OpCode,
+    Query,
+    Response,
+    ResponseStatus,
+    Signature,
+    Values,
+    decode_response,
+    encode_digested,
+    encode_value,
+)
+from handle_protocol.wire.site_value import RSA, KeyNumbers, Value, decode_public_key, encode_site
+
+# Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.
+_MAX_KEY_BITS: Final = 8_192
+_MAX_EXPONENT_BITS: Final = 64
+
+
+def verify_bytes(signed: bytes, signature: Signature, public_key: bytes) -> None:
+    """Check a signature of `signed`. Raises SignatureInvalid, and MalformedMessage for a key that is not one."""
+    algorithm = _read_algorithm(signature.digest_name)
+    try:
+        key = _load_key(public_key)
+        if isinstance(key, RSAPublicKey):
+            key.verify(signature.signature, signed, PKCS1v15(), algorithm)
+        else:
+            key.verify(signature.signature, signed, algorithm)
+    except InvalidSignature as error:
+        raise SignatureInvalid from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise SignatureInvalid(detail=f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _read_algorithm(name: bytes) -> HashAlgorithm:
+    if name == b"SHA-256":
+        return SHA256()
+    if name in (b"SHA1", b"SHA-1"):
+        return SHA1()  # noqa: S303 - versions below 2.11 sign with it; the caller refuses them or not
+    raise SignatureInvalid(detail=f"the digest {name[:40]!r} is not known")
+
+
+def _load_key(data: bytes) -> RSAPublicKey | DSAPublicKey:
+    key = decode_public_key(data)
+    numbers = _read_numbers(key)
+    if any(number <= 0 or number.bit_length() > _MAX_KEY_BITS for number in numbers):
+        raise SignatureInvalid(detail="a number of the public key is negative or too long")
+    if key.type == RSA:
+        exponent, modulus = numbers
+        if exponent.bit_length() > _MAX_EXPONENT_BITS:
+            raise SignatureInvalid(detail="the exponent of the public key is too long")
+        return RSAPublicNumbers(exponent, modulus).public_key()
+    q, p, g, y = numbers
+    return DSAPublicNumbers(y, DSAParameterNumbers(p, q, g)).public_key()
+
+
+def write_pem(public_key: bytes) -> str:
+    """A public key (the data of an HS_PUBKEY value) as other programs read it (RFC 7468). Raises SignatureInvalid."""
+    return _load_key(public_key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def _read_numbers(key: KeyNumbers) -> list[int]:
+    return [int.from_bytes(number, "big", signed=True) for number in key.numbers]
+
+
+def compare_certificate(certificate: bytes, public_key: bytes) -> None:
+    """Compare the key of a certificate (DER) with the server's key in its site value (the data of an HS_PUBKEY value).
+
+    Its names and its dates do not matter: the key is the server's or it is not. Nothing is compared if the site value
+    has no RSA key. Raises ServerUnreachable if the keys differ.
+    """
+    known = _read_rsa(public_key)
+    if known is None:
+        return
+    try:
+        shown = load_der_x509_certificate(certificate).public_key()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ServerUnreachable(detail=f"the certificate cannot be read: {error}"[:200]) from error
+    if not isinstance(shown, RSAPublicKey) or shown.public_numbers() != RSAPublicNumbers(*_read_numbers(known)):
+        raise ServerUnreachable(
+            "The certificate of the handle server has another key than its site value.",
+            detail="look for a machine between here and the server that answers in its place",
+        )
+
+
+def _read_rsa(public_key: bytes) -> KeyNumbers | None:
+    try:
+        key = decode_public_key(public_key) if public_key else None
+    except MalformedMessage:
+        # `verify` refuses it when a signature is checked.
+        return None
+    return key if key is not None and key.type == RSA else None
+
+
+#: From this version on, a signature covers the versions and the ids of the envelope.
+ENVELOPE_SIGNED_SINCE: Final = (2, 8)
+#: Up to this version, a signature covers the header and the body alone. What lies between is not known.
+_CONTENT_SIGNED_UNTIL: Final = (2, 5)
+#: From this version on, servers sign with SHA-256, whatever their key is.
+_SHA256_SINCE: Final = (2, 11)
+_SIGNED_ENVELOPE: Final = Struct(">BBBBIII")
+
+
+def check_answer(response: Response, query: Query) -> None:
+    """Compare an answer with its query: ids, operation, digest and handle. Raises AnswerMismatch."""
+    if response.envelope.request_id != query.request_id:
+        raise AnswerMismatch(detail="the request id differs")
+    if response.header.op_code != query.op_code:
+        raise AnswerMismatch(detail=f"the operation is {response.header.op_code}, not {query.op_code}")
+    # Only a challenge opens a session: a failure, which the caller reports.
+    if response.envelope.session_id and response.code != message.ResponseStatus.AUTHENTICATION_NEEDED:
+        raise AnswerMismatch(detail="the answer belongs to a session")
+    if query.flags & message.OpFlag.REQUEST_DIGEST:
+        _check_digest(response, encode_digested(query))
+    if response.code == message.ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
+        raise AnswerMismatch("The handle server's answer is about another name.")
+
+
+def _is_about(response: Response, handle: bytes) -> bool:
+    # Handles are the same if they differ in the case of ASCII letters alone. A site is not about a handle.
+    return not isinstance(response.body, Values) or response.body.handle.upper() == handle.upper()
+
+
+def _check_digest(response: Response, request: bytes) -> None:
+    if response.digest is None:
+        raise AnswerMismatch(detail="the digest of the request is missing")
+    name = DIGEST_NAMES[response.digest.code]
+    if response.digest.digest != hashlib.new(name, request, usedforsecurity=False).digest():
+        raise AnswerMismatch(detail="the digest of the request differs")
+
+
+def oldest_version(site_version: tuple[int, int]) -> tuple[int, int]:
+    """The oldest version in which a server of a site may sign an answer; see `verify_signature`.
+
+    An answer has the version that its query suggests, which is not signed. Servers with a DSA key sign older answers by
+    SHA-1. So one that is older than the site, as its verified record says, was made so on the way.
+    """
+    return max(ENVELOPE_SIGNED_SINCE, min(message.VERSION, site_version))
+
+
+def verify_signature(response: Response, public_key: bytes, *, oldest_version: tuple[int, int]) -> None:
+    """Check that the holder of a key (the data of an HS_PUBKEY value) signed an answer. Raises SignatureInvalid.
+
+    An answer below `oldest_version` is refused. Below ENVELOPE_SIGNED_SINCE the request id is not signed, so an old
+    answer could be replayed. The signature does not name the request: `check_answer` compares its digest.
+    """
+    # It imports a library that only a proxy with handle servers has.
+
+    credential, version = response.credential, response.envelope.version
+    if credential is None or credential.type != message.SIGNED:
+        raise SignatureInvalid("The handle server did not sign its answer.")
+    if version < oldest_version:
+        raise SignatureInvalid(f"The handle server signed its answer in version {version[0]}.{version[1]}, too old.")
+    if not public_key:
+        raise SignatureInvalid("The site value has no public key for the handle server.")
+    try:
+        signature = message.decode_signature(credential.section)
+        if version >= _SHA256_SINCE and signature.digest_name != b"SHA-256":
+            raise SignatureInvalid(detail=f"the digest is {signature.digest_name[:40]!r}")
+        verify_bytes(signed_bytes(response, credential), signature, public_key)
+    except MalformedMessage as error:
+        raise SignatureInvalid(detail=error.detail) from error
+
+
+def signed_bytes(response: Response, credential: message.Credential) -> bytes:
+    """The bytes that the signature of an answer covers. Raises SignatureInvalid if that is not known."""
+    content, envelope = message.signed_part(response.data), response.envelope
+    if envelope.version <= _CONTENT_SIGNED_UNTIL:
+        return content
+    if envelope.version < ENVELOPE_SIGNED_SINCE:
+        raise SignatureInvalid(detail=f"the version is {envelope.version}")
+    head = _SIGNED_ENVELOPE.pack(
+        envelope.major,
+        envelope.minor,
+        envelope.suggested_major,
+        envelope.suggested_minor,
+        envelope.session_id,
+        envelope.request_id,
+        credential.counter,
+    )
+    return head + content
+
+
+#: Answers of one chain: how often all keys of the root can be replaced before the operator gets a new file.
+MAX_ANSWERS: Final = 16
+#: Keys of one root that are tried. The root has fewer than ten servers.
+_MAX_KEYS: Final = 64
+
+
+def fingerprint(root: HandleService) -> str:
+    """The SHA-256 of a root's sites, in hexadecimal. It says with which file of the operator a chain began."""
+    return sha256(b"".join(map(encode_site, root.sites))).hexdigest()
+
+
+def follow_chain(root: HandleService, answers: Sequence[bytes]) -> HandleService:
+    """The root at the end of a chain. Raises UnusableAnswer if a link is not an answer that the root before signed."""
+    if len(answers) > MAX_ANSWERS:
+        raise UnusableAnswer(f"the chain has over {MAX_ANSWERS} answers")
+    for answer in answers:
+        root = _read_link(root, answer)
+    return root
+
+
+def extend_chain(root: HandleService, answers: Sequence[bytes], response: Response) -> tuple[bytes, ...]:
+    """The shortest chain that ends with this answer. Raises UnusableAnswer if the chain is too long, or broken."""
+    answer = response.data
+    for count, link in enumerate(answers):
+        try:
+            _read_link(root, answer)
+        except SignatureInvalid:
+            root = _read_link(root, link)
+        else:
+            return (*answers[:count], answer)
+    _read_link(root, answer)
+    if len(answers) >= MAX_ANSWERS:
+        raise UnusableAnswer(f"the chain would have over {MAX_ANSWERS} answers")
+    return (*answers, answer)
+
+
+def _read_link(root: HandleService, answer: bytes) -> HandleService:
+    """The root that an answer describes. Raises UnusableAnswer, and SignatureInvalid if the signature is wrong."""
+    response = decode_response(answer, digest_requested=True)
+    body = response.body
+    if response.header.op_code != OpCode.RESOLUTION or response.code != ResponseStatus.SUCCESS:
+        raise UnusableAnswer("an answer is not about a record")
+    if not isinstance(body, Values) or body.handle.upper() != ROOT_HANDLE:
+        raise UnusableAnswer("an answer is not about the root")
+    _verify(response, root)
+    # The TTL of a kept root does not count: it is refreshed at once.
+    lead = read_lead(body.values, now=0.0)
+    if lead is None or not lead.sites:
+        raise UnusableAnswer("an answer has no sites of the root")
+    return HandleService(lead.sites, is_verified=True)
+
+
+def _verify(response: Response, root: HandleService) -> None:
+    pairs = [(server.public_key, site) for site in root.sites for server in site.servers if server.public_key]
+    for key, site in list(dict(pairs).items())[:_MAX_KEYS]:
+        try:
+            verify_signature(response, key, oldest_version=oldest_version((site.major, site.minor)))
+        except SignatureInvalid:
+            continue
+        return
+    raise SignatureInvalid("no key of the root before signed an answer")
+
+
+#: A value begins with its index and its time stamp, which the digest leaves out.
+_UNSIGNED_BYTES: Final = 8
+_HASHES: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
+#: RSA and DSA with SHA-256, as the reference software signs.
+_ALGORITHMS: Final = ("RS256", "DS256")
+_PARTS: Final = 3
+T = TypeVar("T")
+
+
+class _Header(msgspec.Struct):
+    alg: str
+
+
+class _Digest(msgspec.Struct):
+    index: int
+    digest: str
+
+
+class _Digests(msgspec.Struct):
+    alg: str
+    digests: list[_Digest]
+
+
+class _Claims(msgspec.Struct):
+    sub: str
+    digests: _Digests
+    iss: str = ""
+    exp: float | None = None
+    nbf: float | None = None
+    chain: list[str] | None = None
+
+
+class CertifiedPermission(msgspec.Struct, frozen=True):
+    """What a key may sign: everything, thisHandle, derivedPrefixes or handlesUnderThisPrefix, of a handle."""
+
+    perm: str
+    handle: str = ""
+
+
+class _CertificateClaims(msgspec.Struct, rename="camel"):
+    sub: str
+    iss: str
+    public_key: dict[str, str]
+    perms: list[CertifiedPermission] = []  # msgspec copies an empty list for each object
+    exp: float | None = None
+    nbf: float | None = None
+    iat: float | None = None
+    chain: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedClaims:
+    """What both kinds claim: who signed them ("300:10.1000/key"), about what, and from when to when.
+
+    `chain` says where the certificates of the issuers are, from the first on: values ("401:10.1000/certs"), or handles.
+    """
+
+    subject: str
+    issuer: str
+    begins: float | None
+    ends: float | None
+    chain: Sequence[str]
+    signed: bytes
+    signature: bytes
+
+    def verify(self, public_key: bytes) -> None:
+        """Check that a key (the data of an HS_PUBKEY value) signed it. Raises SignatureInvalid, MalformedMessage."""
+        verify_bytes(self.signed, Signature(b"SHA-256", self.signature), public_key)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCertificate(SignedClaims):
+    """The key of a subject (the data of an HS_PUBKEY value), and what it may sign."""
+
+    public_key: bytes
+    permissions: Sequence[CertifiedPermission]
+    #: When it was issued, in seconds since the epoch. None if it does not say so.
+    issued: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSignature(SignedClaims):
+    """The digests of the values of a record, by index."""
+
+    algorithm: str
+    digests: Mapping[int, str]
+
+    def find_changed(self, values: Mapping[int, Mapping[str, Any]]) -> int | None:
+        """The index of the first value that is missing or is not the one that was signed. Raises ValueError."""
+        for index, digest in self.digests.items():
+            value = values.get(index)
+            if value is None or hashlib.new(self.algorithm, encode_signed(value)).digest() != b64decode(digest):
+                return index
+        return None
+
+
+def read_signature(text: str) -> ValueSignature:
+    """The signature in the data of an HS_SIGNATURE value, in the compact form. Raises ValueError."""
+    claims, signed, signature = _read_token(text, _Claims)
+    if claims.digests.alg not in _HASHES:
+        raise ValueError(f"its digest {claims.digests.alg[:40]!r} is not known")
+    digests = {entry.index: entry.digest for entry in claims.digests.digests}
+    common = (claims.sub, claims.iss, claims.nbf, claims.exp, claims.chain or (), signed, signature)
+    return ValueSignature(*common, _HASHES[claims.digests.alg], digests)
+
+
+def read_certificate(text: str) -> SignedCertificate:
+    """The certificate in the data of an HS_CERT value, in the compact form. Raises ValueError."""
+    claims, signed, signature = _read_token(text, _CertificateClaims)
+    try:
+        public_key = read_key(claims.public_key)
+    except KeyError as error:
+        raise ValueError("its key is not an RSA or DSA key") from error
+    common = (claims.sub, claims.iss, claims.nbf, claims.exp, claims.chain or (), signed, signature)
+    return SignedCertificate(*common, public_key, claims.perms, claims.iat)
+
+
+def _read_token(text: str, claims: type[T]) -> tuple[T, bytes, bytes]:
+    """The claims of a token, the bytes that are signed, and the signature. Raises ValueError."""
+    parts = text.strip().split(".")
+    # RFC 7515, section 7.1: header, payload and signature, with dots between them.
+    if len(parts) != _PARTS:
+        raise ValueError("it is not a JSON Web Signature of three parts")
+    header, payload, signature = parts
+    if msgspec.json.decode(_decode(header), type=_Header).alg not in _ALGORITHMS:
+        raise ValueError("its algorithm is not RS256 or DS256")
+    return msgspec.json.decode(_decode(payload), type=claims), f"{header}.{payload}".encode(), _decode(signature)
+
+
+def _decode(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def encode_signed(value: Mapping[str, Any]) -> bytes:
+    """The part of a value, in the JSON of the handle API, that a digest covers. Raises ValueError."""
+    return encode_value(_to_wire(value))[_UNSIGNED_BYTES:]
+
+
+def read_value_data(value: Mapping[str, Any]) -> bytes:
+    """The bytes of the data of a value. Raises ValueError."""
+    return _to_wire(value).data
+
+
+def _to_wire(value: Mapping[str, Any]) -> Value:
+    try:
+        return to_wire_value(read_value(msgspec.json.encode(value)))
+    except InvalidRecord as error:
+        raise ValueError(f"a signed value cannot be read: {error.detail or error.message}") from error
+
 
 #: Signatures of a record that are verified, certificates of each, and HS_CERT values of a record that are read.
 MAX_SIGNATURES: Final = 3
@@ -49,18 +464,15 @@ class SignatureVerdict:
 class SignatureChain:
     """A signature of a record and the certificates from its issuer on. `is_whole`: the root issued the last one."""
 
-    signature: value_signature.ValueSignature
-    certificates: tuple[value_signature.SignedCertificate, ...] = ()
+    signature: ValueSignature
+    certificates: tuple[SignedCertificate, ...] = ()
     is_whole: bool = False
 
 
-def read_signatures(record: Record) -> list[value_signature.ValueSignature] | None:
+def read_signatures(record: Record) -> list[ValueSignature] | None:
     """The signatures of a record. None if one cannot be read."""
     try:
-        return [
-            value_signature.read_signature(value.text or "")
-            for value in record.of_type("HS_SIGNATURE")[:MAX_SIGNATURES]
-        ]
+        return [read_signature(value.text or "") for value in record.of_type("HS_SIGNATURE")[:MAX_SIGNATURES]]
     except _ERRORS:
         return None
 
@@ -76,7 +488,7 @@ def handle_of(reference: str) -> str:
     return handle if colon and index.isdecimal() else reference
 
 
-def find_certificate(record: Record, subject: str, place: str) -> value_signature.SignedCertificate | None:
+def find_certificate(record: Record, subject: str, place: str) -> SignedCertificate | None:
     """The certificate of a subject ("300:10.1000/key") in a record. Others are ignored.
 
     `place` is one value of the record ("401:10.1000/certs"), or its handle: then the certificate that was issued last.
@@ -85,10 +497,10 @@ def find_certificate(record: Record, subject: str, place: str) -> value_signatur
     candidates = record.of_type("HS_CERT")[:_MAX_CANDIDATES]
     if 0 < len(index) <= _MAX_DIGITS and int(index):
         candidates = tuple(value for value in record.values if value.index == int(index))[:1]
-    found: list[value_signature.SignedCertificate] = []
+    found: list[SignedCertificate] = []
     for value in candidates:
         try:
-            certificate = value_signature.read_certificate(value.text or "")
+            certificate = read_certificate(value.text or "")
         except _ERRORS:
             continue
         if certificate.subject.upper() == subject.upper():
@@ -134,7 +546,7 @@ def _judge_chain(
     try:
         if signature.subject.upper() != handle.upper() or signature.find_changed(values) is not None:
             return "broken"
-        signed: Sequence[value_signature.SignedClaims] = (signature, *certificates)
+        signed: Sequence[SignedClaims] = (signature, *certificates)
         for claims, certificate in zip(signed, certificates, strict=False):
             claims.verify(certificate.public_key)
             if not any(_covers(permission, handle) for permission in certificate.permissions):
@@ -149,7 +561,7 @@ def _judge_chain(
     return "valid" if is_current else "expired"
 
 
-def _is_signed_by(claims: value_signature.SignedClaims, key: bytes) -> bool:
+def _is_signed_by(claims: SignedClaims, key: bytes) -> bool:
     try:
         claims.verify(key)
     except (SignatureInvalid, MalformedMessage):
@@ -157,7 +569,7 @@ def _is_signed_by(claims: value_signature.SignedClaims, key: bytes) -> bool:
     return True
 
 
-def _covers(permission: value_signature.CertifiedPermission, handle: str) -> bool:
+def _covers(permission: CertifiedPermission, handle: str) -> bool:
     """Whether a key with this permission may sign the values of a handle."""
     own, named = handle.upper(), permission.handle.upper()
     home = PREFIX_RECORDS + own.partition("/")[0]

@@ -2,18 +2,269 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import math
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from itertools import zip_longest
 from operator import itemgetter
-from typing import Final, Protocol
+from pathlib import PurePosixPath
+from struct import error as StructError
+from typing import Final, Protocol, TypeVar
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
-from handle_protocol.health import ServerHealth
+from handle_protocol import dump as errors
+from handle_protocol import referral
+from handle_protocol.dump import InvalidSite
+from handle_protocol.referral import Lookups, within
 from handle_protocol.wire import site_value
-from handle_protocol.wire.message import VERSION
+from handle_protocol.wire.message import VERSION, Response, SignedAnswer, Values
+
+Known = TypeVar("Known")
+#: Weight of the newest answer in the mean of a server's times.
+_NEWEST: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class HealthLimits:
+    """The bounds of a Health. Times are in seconds."""
+
+    #: The pause after the first failure of an interface. It doubles with each further failure in a row.
+    first_pause: float = 5.0
+    longest_pause: float = 600.0
+    #: Queries of about the last minute from which a server counts as busy, and is queried by a kept HTTP tunnel in
+    #: place of UDP. From about 20 on the tunnel takes less time: its connection costs as much as a few queries.
+    busy_queries: float = 20.0
+    #: Mean seconds of a server's answers from which it counts as slow: UDP repeats a message after so long.
+    slow_seconds: float = 0.5
+    #: Seconds of a query from which its server is known as slow, and for how long without a quick answer.
+    slow_query: float = 1.0
+    slow_server: float = 600.0
+    #: Interfaces, and servers, that are remembered. The one that was used least recently is forgotten.
+    entries: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    failures: int = 0
+    rests_until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    queries: float = 0.0
+    counted_at: float = 0.0
+    seconds: float | None = None
+
+
+class ServerHealth:
+    """The health of interfaces and of servers, by keys that the caller chooses. The caller passes the time."""
+
+    #: The seconds in which a count of queries falls to a third.
+    WINDOW: Final = 60.0
+
+    def __init__(self, limits: HealthLimits | None = None) -> None:
+        self._limits = limits or HealthLimits()
+        self._interfaces: OrderedDict[Hashable, _Interface] = OrderedDict()
+        self._servers: OrderedDict[Hashable, _Server] = OrderedDict()
+        #: Until when a server is known for its slow queries.
+        self._slow: OrderedDict[Hashable, float] = OrderedDict()
+
+    def record_query(self, server: Hashable, now: float) -> None:
+        """A query is sent to a server."""
+        known = self._servers.get(server) or _Server(counted_at=now)
+        self._remember(self._servers, server, _Server(self._count(known, now) + 1, now, known.seconds))
+
+    def record_answer(self, interface: Hashable, server: Hashable, seconds: float) -> None:
+        """A server answered at an interface after `seconds`."""
+        self.record_recovery(interface)
+        if seconds < self._limits.slow_query and self._slow:
+            self._slow.pop(server, None)
+        known = self._servers.get(server) or _Server()
+        mean = seconds if known.seconds is None else known.seconds + _NEWEST * (seconds - known.seconds)
+        self._remember(self._servers, server, _Server(known.queries, known.counted_at, mean))
+
+    def record_recovery(self, interface: Hashable) -> None:
+        """Forget the failures of an interface."""
+        if self._interfaces:
+            self._interfaces.pop(interface, None)
+
+    def record_end(self, server: Hashable, seconds: float, now: float) -> None:
+        """A query to a server ended after `seconds`, with an answer or without."""
+        if seconds >= self._limits.slow_query:
+            self._remember(self._slow, server, now + self._limits.slow_server)
+
+    def has_slow_queries(self, server: Hashable, now: float) -> bool:
+        """Whether the last query to a server, of those that were answered or slow, was slow."""
+        return bool(self._slow) and now < self._slow.get(server, now)
+
+    def record_failure(self, interface: Hashable, now: float) -> None:
+        """An interface refused the connection, or stayed silent."""
+        failures = self._interfaces.get(interface, _Interface()).failures + 1
+        # The exponent is bounded: 2.0 ** 1024 overflows.
+        pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 32), self._limits.longest_pause)
+        self._remember(self._interfaces, interface, _Interface(failures, now + pause))
+
+    def rests(self, interface: Hashable, now: float) -> bool:
+        """Whether an interface failed and its pause is not over. It is still tried if all others rest."""
+        if not self._interfaces:
+            return False  # This is usual. The hash of an address takes longer than all the rest.
+        known = self._interfaces.get(interface)
+        return known is not None and now < known.rests_until
+
+    def round_trip(self, server: Hashable) -> float:
+        """The mean time of a server's answers; 0 for a new server, which is tried first."""
+        known = self._servers.get(server)
+        return 0.0 if known is None else known.seconds or 0.0
+
+    def is_slow(self, server: Hashable) -> bool:
+        """Whether a server is slower than UDP waits, which would send each message several times."""
+        return self.round_trip(server) > self._limits.slow_seconds
+
+    def is_busy(self, server: Hashable, now: float) -> bool:
+        """Whether a server is queried often, so a kept connection pays."""
+        known = self._servers.get(server)
+        return known is not None and self._count(known, now) >= self._limits.busy_queries
+
+    def _count(self, known: _Server, now: float) -> float:
+        return known.queries * math.exp(-max(0.0, now - known.counted_at) / self.WINDOW)
+
+    def _remember(self, known: OrderedDict[Hashable, Known], key: Hashable, value: Known) -> None:
+        known[key] = value
+        known.move_to_end(key)
+        if len(known) > self._limits.entries:
+            known.popitem(last=False)
+
+
+_LATE: Final = "The root of the handle system did not answer in time."
+
+
+class RootKeeper(Protocol):
+    """Keeps the root across restarts. `service` are the sites that are known at the start."""
+
+    service: referral.HandleService
+
+    async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
+        """Keep the signed answer that replaced the root. Returns the answers that prove it, if they are known."""
+
+
+class Root:
+    """Queries the root, refreshes its sites, and leaves it alone after several failures."""
+
+    def __init__(self, keeper: RootKeeper, lookups: Lookups) -> None:
+        self._keeper = keeper
+        self._service = keeper.service
+        self._ask = lookups.ask
+        self._limits = lookups.limits
+        self._clock = lookups.clock
+        self._observer = lookups.observer
+        self._admit_query = lookups.admit_query
+        self._breaker = lookups.breaker
+        self._failed_at: float | None = None
+        self._due_at = 0.0
+        self._refresh: asyncio.Task[None] | None = None
+
+    async def aclose(self) -> None:
+        """Stop a refresh that is under way."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+            await asyncio.gather(self._refresh, return_exceptions=True)
+
+    def has_failed(self, now: float) -> bool:
+        """Whether the last query failed, a moment ago."""
+        return self._failed_at is not None and now < self._failed_at + self._limits.shortest_lifetime
+
+    async def query(self, question: referral.Question, *, is_needed: bool) -> Response:
+        """The root's answer. If the sites are due, they are refreshed meanwhile. Raises HandleProtocolError.
+
+        Without `is_needed`, names of known prefixes can be resolved without the root. Its failure then concerns the
+        names of one prefix, and several prefixes do not wait for it in vain.
+        """
+        now = self._clock()
+        if not is_needed and (seconds := self._breaker.retry_after(now)) > 0:
+            raise errors.RootPaused(retry_after=seconds)
+        self._breaker.allow(now)
+        if self._due_at <= now:
+            self._due_at = now + self._limits.shortest_lifetime
+            self._refresh = asyncio.create_task(self._refresh_service())
+        try:
+            return await within(None if is_needed else self._limits.lookup_timeout, self._query(question), _LATE)
+        except errors.ServerTimeout as error:
+            self._record_failure(question)
+            raise errors.ServerTimeout(_LATE) from error
+        except errors.ServerUnreachable as error:
+            self._record_failure(question)
+            raise error if is_needed else errors.ServiceUnreachable(detail=error.detail) from error
+
+    async def _query(self, question: referral.Question) -> Response:
+        if question.certified and not self._service.is_verified:
+            raise errors.SignatureInvalid("No chain of signatures: the bootstrap file has no key of the root.")
+        response = await self._ask(self._service, question)
+        self._breaker.record_answer()
+        self._failed_at = None
+        return response
+
+    def _record_failure(self, question: referral.Question) -> None:
+        self._failed_at = self._clock()
+        self._breaker.record_failure(question.handle.decode("latin-1"), self._failed_at)
+
+    async def _refresh_service(self) -> None:
+        """Read the root's sites at the root. Only an answer that a key of the known root signed replaces them."""
+        try:
+            await self._admit_query()
+            question = referral.Question(referral.ROOT_HANDLE, referral.SERVICE_TYPES, certified=True, is_lookup=True)
+            response = await within(self._limits.timeout, self._query(question), _LATE)
+            now = self._clock()
+            lead = referral.read_lead(response.body.values, now) if isinstance(response.body, Values) else None
+            if lead is None or not lead.sites:
+                raise errors.ServiceNotFound(
+                    detail=f"the record of the root has no sites, response code {response.code}"
+                )
+        except errors.HandleProtocolError as error:
+            self._observer.record_refresh(error)
+            return
+        is_new = lead.sites != self._service.sites
+        proof = await self._keeper.keep(response) if is_new else self._service.proof
+        self._service = referral.HandleService(lead.sites, is_verified=True, proof=proof)
+        self._due_at = now + self._limits.bound(lead.lifetime)
+        self._observer.record_refresh(None)
+
+
+_ARCHIVE: Final = b"PK\x03\x04"
+#: The description of the site in the archive that a server's setup makes for its registrar. The first one counts.
+_MEMBERS: Final = ("siteinfo.json", "siteinfo.bin")
+_ENCRYPTED: Final = 1
+_ERRORS: Final = (BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, StructError, ValueError, zlib.error)
+
+
+def unpack_bundle(content: bytes, most: int) -> bytes:
+    """The description of the site in a sitebndl.zip, of at most `most` bytes. Another file is returned as it is.
+
+    Raises InvalidSite.
+    """
+    if not content.startswith(_ARCHIVE):
+        return content
+    try:
+        with ZipFile(BytesIO(content)) as archive:
+            members = {PurePosixPath(member.filename).name: member for member in archive.infolist()}
+            member = next((members[name] for name in _MEMBERS if name in members), None)
+            if member is None:
+                raise InvalidSite(f"the archive has no {' and no '.join(_MEMBERS)}")
+            if member.flag_bits & _ENCRYPTED or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                raise InvalidSite(f"{member.filename[:100]!r} is encrypted or compressed by an unusual method")
+            with archive.open(member) as file:
+                found = file.read(most + 1)
+    except _ERRORS as error:
+        raise InvalidSite(f"the archive cannot be read: {str(error)[:200]}") from error
+    if len(found) > most:
+        raise InvalidSite(f"{member.filename[:100]!r} in the archive has over {most} bytes")
+    return found
+
 
 _HASH_BYTES: Final = 4
 _MAX_PORT: Final = 65_535

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from bench.attacks.world import Checkout, Peak, Proxy, Repeated, Row, get, proxy, upstream
 from bench.servers import HOST, free_port
-from handle_protocol.wire.query import Filters, Query, encode_query
+from handle_protocol.wire.message import Filters, Query, encode_query
 from tests.hostile.clients import head, read, send
 
 _NAME: Final = "/10.1000/182"

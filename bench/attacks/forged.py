@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from bench.attacks.world import Checkout, Repeated, Row, get, proxy, upstream
 from bench.servers import HOST, free_port
-from handle_protocol.wire.packets import MAX_PACKET_BYTES
-from handle_protocol.wire.query import Filters, Query, encode_query
+from handle_protocol.wire.message import MAX_PACKET_BYTES, Filters, Query, encode_query
 
 _NAME: Final = "/10.1000/182"
 _STORED: Final = encode_query(Query(Filters(_NAME[1:].encode()), 7, 1_900_000_000))

@@ -22,7 +22,7 @@ _PACK: Final = """
 import sys
 from doi_proxy.cache.entry import Entry
 from doi_proxy.store.stored_entry import pack
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 import msgspec
 values = msgspec.json.encode([{"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z",
     "data": {"format": "string", "value": "https://stored.example/"}}])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.names import HOT
 from bench.records import values_of
 from doi_proxy.cache.entry import Entry
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 ANSWER = Answer(ResponseCode.SUCCESS, values_of(HOT))
 

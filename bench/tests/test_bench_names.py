@@ -10,7 +10,7 @@ import pytest
 
 from bench.names import path_of, read_names, synthetic, zipf
 from bench.records import answer_of, entry_of, target_of, values_sized
-from handle_protocol.answer import read_answer
+from handle_protocol.referral import read_answer
 
 pytestmark = pytest.mark.repository
 

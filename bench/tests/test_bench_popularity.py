@@ -10,7 +10,7 @@ from bench.popularity import fit_exponent, group_shares, lru_share
 from bench.scale import LOGGED, LOGGED_NAMES
 from bench.simulation import SimulatedProxy, Sizes, simulate
 from bench.tests.simulated import ANSWER, entry_size
-from doi_proxy.features.setup.popularity import Popularity
+from doi_proxy.features.setup.sizing import Popularity
 
 pytestmark = pytest.mark.repository
 

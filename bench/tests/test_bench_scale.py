@@ -21,8 +21,7 @@ from bench.scale import (
 )
 from bench.scale_check import Costs
 from bench.simulation import Shares
-from doi_proxy.features.setup.popularity import Popularity
-from doi_proxy.features.setup.sizing import NOT_FOUND, RECORD_BYTES, REGISTERED
+from doi_proxy.features.setup.sizing import NOT_FOUND, RECORD_BYTES, REGISTERED, Popularity
 
 pytestmark = pytest.mark.repository
 

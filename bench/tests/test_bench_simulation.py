@@ -19,11 +19,10 @@ from doi_proxy.features.sqlite import store as store_module
 from doi_proxy.resolver import resolver as resolver_module
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions
-from doi_proxy.resolver.observer import ResolutionObserver
-from doi_proxy.resolver.resolution import Origin
+from doi_proxy.resolver.resolution import Origin, ResolutionObserver
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.source import UpstreamQuery
-from handle_protocol.answer import Answer
+from handle_protocol.referral import Answer
 from tests.clock import Clock
 from tests.parts import usual_timeouts, usual_ttl_policy
 

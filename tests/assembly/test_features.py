@@ -9,9 +9,8 @@ from doi_proxy.assembly.features import installed
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features import NAMES
 from doi_proxy.features.feature import Feature, Observers
-from doi_proxy.system.background import Service
-from doi_proxy.web.section import Section
-from doi_proxy.web.stage import Admission, Encoder, Stage, Stages
+from doi_proxy.system.check import Service
+from doi_proxy.web.stage import Admission, Encoder, Section, Stage, Stages
 from tools.removable import find_heavy
 
 

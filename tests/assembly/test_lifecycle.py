@@ -14,8 +14,8 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.serve import register, server_options
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.main import create
-from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.http_server import Events, HttpServer
+from doi_proxy.server.tls import Certificate
 
 BEFORE = Settings(store_url="memory:")
 AFTER = Settings(store_url="memory:", log_level="debug", port=8001)

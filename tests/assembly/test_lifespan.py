@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.assembly import lifespan
-from doi_proxy.system.background import Service
+from doi_proxy.assembly import lifecycle as lifespan
+from doi_proxy.system.check import Service
 
 pytestmark = pytest.mark.anyio
 
@@ -29,8 +29,8 @@ async def test_a_tick_says_by_how_much_the_loop_was_late(monkeypatch: pytest.Mon
             observed.append(late)
             now += 0.3  # the time that ticks take is not a delay
 
-    monkeypatch.setattr("doi_proxy.assembly.lifespan.asyncio.sleep", sleep)
-    monkeypatch.setattr("doi_proxy.assembly.lifespan.time.perf_counter", lambda: now)
+    monkeypatch.setattr("doi_proxy.assembly.lifecycle.asyncio.sleep", sleep)
+    monkeypatch.setattr("doi_proxy.assembly.lifecycle.time.perf_counter", lambda: now)
     with pytest.raises(Ended):
         await lifespan._tick([Observer()])
     assert observed == pytest.approx([0.0, 0.45, 2.0, 0.0])

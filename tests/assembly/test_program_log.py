@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.assembly.program_log import begin_logging
+from doi_proxy.assembly.lifecycle import begin_logging
 from doi_proxy.assembly.settings import Settings
 from tests.cluster.processes import Proxy
 
@@ -89,7 +89,7 @@ def test_libraries_warnings_and_a_crash_are_lines_too(capsys: pytest.CaptureFixt
     assert [line["logger"] for line in lines(capsys)] == [
         "uvicorn.error",
         "py.warnings",
-        "doi_proxy.assembly.program_log",
+        "doi_proxy.assembly.lifecycle",
     ]
 
 

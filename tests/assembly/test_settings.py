@@ -11,8 +11,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.assembly.settings.sources import read_sources
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.options import variable
-from doi_proxy.system.setting_values import find_form
+from doi_proxy.system.options import find_form, variable
 from tests.table import table
 
 #: The names that the black-box checks and the ready-made configurations rely on.

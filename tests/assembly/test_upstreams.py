@@ -6,11 +6,11 @@ import time
 
 import pytest
 
+from doi_proxy.assembly.core import open_upstream
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.upstreams import open_upstream
 from doi_proxy.features.feature import Observers
 from doi_proxy.upstream.source import Priority, WaitingClients
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.parts import usual_cache, usual_ttl_policy
 
 DEFAULT = "http://127.0.0.1:1"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.features.bundles.bundle import BundleWriter
-from handle_protocol.answer import Answer, ProvenAnswer, ResponseCode
+from handle_protocol.referral import Answer, ProvenAnswer, ResponseCode
 
 NOW = 1_700_000_000.0
 

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, Entry, bound_times
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.features.bundles.bundle import BundleWriter, Refused, read_bundle
-from doi_proxy.features.bundles.lines import from_line
+from doi_proxy.features.bundles.bundle import BundleWriter, Refused, from_line, read_bundle
 from doi_proxy.features.sqlite.file import mark_damaged
 from doi_proxy.store.stored_entry import pack, unpack
 from tests.cache.entries import NOW, entry, missing

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.store.compression import MAX_BYTES, compress, decompress
-from doi_proxy.store.dictionary import read_dictionary_1
+from doi_proxy.store.stored_entry import MAX_BYTES, compress, decompress, read_dictionary_1
 from tests.cache.entries import values
 
 

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.purges import PURGE_MEMORY
-from doi_proxy.cache.store import CountingStore, Store
+from doi_proxy.cache.store import PURGE_MEMORY, CountingStore, Store
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.store.stored_entry import pack

@@ -8,9 +8,8 @@ import time
 import pytest
 
 from doi_proxy.cache.entry import Entry
-from doi_proxy.cache.fallback import Outage
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.tiered import TieredStore
+from doi_proxy.cache.tiered import Outage, TieredStore
 from doi_proxy.errors import DamagedEntry
 from tests.cache.entries import entry
 from tests.clock import Clock

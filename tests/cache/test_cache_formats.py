@@ -18,19 +18,26 @@ from zlib import crc32
 import pytest
 from hypothesis import given
 
+from doi_proxy.assembly.core import describe_left_file, open_cache
 from doi_proxy.assembly.features import find_records
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import describe_left_file, open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
-from doi_proxy.features.registry.wire import pack_block, unpack_block, write_block_line
+from doi_proxy.features.registry.sqlite_blocks import pack_block, unpack_block, write_block_line
 from doi_proxy.features.sqlite.file import prepare
 from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.features.valkey.store import KEY_PREFIX
-from doi_proxy.store.compression import decompress
-from doi_proxy.store.dictionary import read_dictionary_1
 from doi_proxy.store.file import choose_file, read_format
-from doi_proxy.store.stored_entry import MARK_OFFSET, READERS, STORE_FORMAT, Reader, pack, unpack
+from doi_proxy.store.stored_entry import (
+    MARK_OFFSET,
+    READERS,
+    STORE_FORMAT,
+    Reader,
+    decompress,
+    pack,
+    read_dictionary_1,
+    unpack,
+)
 from tests.cache.entries import entry, missing, proven, verified
 from tests.cache.test_cache_wire import entries
 from tests.clock import Clock

@@ -13,14 +13,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from doi_proxy.assembly import stores
+from doi_proxy.assembly import core as stores
+from doi_proxy.assembly.core import fitting_bytes, open_cache, open_service_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import fitting_bytes, open_cache, open_service_cache
 from doi_proxy.cache.entry import RegistryEntry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.missed import Missed
-from doi_proxy.cache.purges import MAX_LATE_PURGES, MAX_PURGES, Purges
-from doi_proxy.cache.store import StoreUnavailable
+from doi_proxy.cache.store import MAX_LATE_PURGES, MAX_PURGES, Purges, StoreUnavailable
 from doi_proxy.errors import ConfigurationError, StoreError
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry

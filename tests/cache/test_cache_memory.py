@@ -6,10 +6,9 @@ import tracemalloc
 
 import pytest
 
-from doi_proxy.cache.doorkeeper import SPAN, Doorkeeper
 from doi_proxy.cache.entry import OVERHEAD, Entry
-from doi_proxy.cache.memory import MemoryStore
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.cache.memory import SPAN, Doorkeeper, MemoryStore
+from handle_protocol.referral import Answer, ResponseCode
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 

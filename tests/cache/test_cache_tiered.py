@@ -11,15 +11,16 @@ from typing import Any, Final
 import pytest
 from redis import Redis
 
+from doi_proxy.assembly.core import open_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, Store
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
-from doi_proxy.features.sqlite import batch, writer
 from doi_proxy.features.sqlite import store as sqlite_store
+from doi_proxy.features.sqlite import writer
+from doi_proxy.features.sqlite import writer as batch
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock

@@ -12,13 +12,13 @@ from unittest.mock import patch
 
 import pytest
 
-from doi_proxy.cache import purging
+from doi_proxy.cache import missed as purging
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.purges import EVERYTHING
-from doi_proxy.cache.purging import WORKS, _drop_lines
+from doi_proxy.cache.missed import WORKS, _drop_lines
+from doi_proxy.cache.store import EVERYTHING
 from doi_proxy.cache.tiered import TieredStore
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.cache.entries import NOW
 from tests.clock import Clock
 from tests.hostile.turns import REPEATS, is_short

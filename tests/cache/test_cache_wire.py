@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.store.stored_entry import MARK_OFFSET, PLAIN, WITH_TARGET, pack, unpack
-from doi_proxy.store.stored_redirect import PLACE
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.store.stored_entry import MARK_OFFSET, PLACE, PLAIN, WITH_TARGET, pack, unpack
+from handle_protocol.referral import Answer, ResponseCode
 from tests.cache.entries import entry, missing, proven, values, verified
 from tests.table import table
 

@@ -7,7 +7,7 @@ import pytest
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.missed import Missed
-from doi_proxy.cache.purges import Purges
+from doi_proxy.cache.store import Purges
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
 from tests.cache.entries import entry

@@ -8,8 +8,7 @@ from typing import Final
 
 import pytest
 
-from handle_protocol.wire.query import Filters, Query, encode_query
-from handle_protocol.wire.response import decode_response
+from handle_protocol.wire.message import Filters, Query, decode_response, encode_query
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import until
 from tests.features.native_listener.listening import post

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_names.confusable import MAX_WARNINGS, find_warnings
-from doi_names.name import MAX_NAME_BYTES, HandleName
+from doi_names.name import MAX_NAME_BYTES, MAX_WARNINGS, HandleName, find_warnings
 from tests.table import table
 
 TABLE = [

@@ -7,13 +7,11 @@ import unicodedata
 
 import pytest
 
-from doi_names.errors import NameTooLong
-from doi_names.name import HandleName
-from doi_names.parsing import parse
+from doi_names.derived import parse
+from doi_names.name import HandleName, NameTooLong
 from doi_names.presentation import BLANKS, read_path
-from doi_names.repair.characters import with_hyphens
 from doi_names.repair.ends import without_trailing_punctuation
-from doi_names.repair.programs import without_latex_escapes
+from doi_names.repair.surroundings import with_hyphens, without_latex_escapes
 
 
 def test_blanks_are_white_space_spaces_separators_and_eight_more() -> None:

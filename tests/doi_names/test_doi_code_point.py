@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_names.code_point import CodePoint, first_not_graphic, questionable
+from doi_names.name import CodePoint, first_not_graphic, questionable
 
 #: A character, its general category, its kind (The Unicode Standard, table 2-3), and whether a request may hold it.
 KINDS = [

@@ -8,9 +8,18 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from doi_names.errors import EmptyName, ForbiddenCodePoint, InvalidName, NameTooLong, NotADOI
-from doi_names.name import MAX_NAME_BYTES, DOIName, HandleName, fold
-from doi_names.prefix_record import without_home
+from doi_names.name import (
+    MAX_NAME_BYTES,
+    DOIName,
+    EmptyName,
+    ForbiddenCodePoint,
+    HandleName,
+    InvalidName,
+    NameTooLong,
+    NotADOI,
+    fold,
+    without_home,
+)
 from tests.table import table
 
 SCHEME = 'The "doi" URI Scheme, Syntax'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doi_names.errors import MalformedEscape, NotUTF8
-from doi_names.percent import decode, encode
+from doi_names.name import MalformedEscape, NotUTF8
+from doi_names.presentation import decode, encode
 from tests.table import table
 
 RFC_3986 = "RFC 3986, section 2"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_names.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NameTooLong, NotUTF8
+from doi_names.name import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NameTooLong, NotUTF8
 from doi_names.presentation import BLANKS, read, read_path, read_typed
 from tests.table import table
 

@@ -6,13 +6,23 @@ from ada_url import URL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doi_names.errors import InvalidName
-from doi_names.name import DOIName, HandleName, fold
-from doi_names.parsing import parse
-from doi_names.percent import decode, encode
-from doi_names.presentation import BLANKS, read, read_path, read_typed
+from doi_names.derived import parse
+from doi_names.name import DOIName, HandleName, InvalidName, fold
+from doi_names.presentation import (
+    BLANKS,
+    component,
+    decode,
+    encode,
+    from_uri,
+    read,
+    read_path,
+    read_typed,
+    template_path,
+    to_uri,
+    to_url,
+    url_path,
+)
 from doi_names.suggestion import MAX_SUGGESTIONS, read_and_suggest
-from doi_names.uri import component, from_uri, template_path, to_uri, to_url, url_path
 from tests.examples import examples
 
 #: Without a deadline: no test here depends on the speed of the machine.

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pytest
 from ada_url import URL
 
-from doi_names.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NotADOI, NotUTF8
-from doi_names.name import DOIName, HandleName
-from doi_names.percent import decode
-from doi_names.uri import (
-    component,
-    from_uri,
-    scheme_path,
-    template_path,
-    to_uri,
-    to_url,
-    url_path,
+from doi_names.name import (
+    DOIName,
+    EmptyName,
+    ForbiddenCodePoint,
+    HandleName,
+    InvalidName,
+    MalformedEscape,
+    NotADOI,
+    NotUTF8,
 )
+from doi_names.presentation import component, decode, from_uri, scheme_path, template_path, to_uri, to_url, url_path
 from tests.table import table
 
 SCHEME = 'The "doi" URI Scheme, Syntax'

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_names.repair import characters, ends, prefix, programs, sici, surroundings
-from doi_names.repair.table import REPAIRS, Repair
+from doi_names.repair import ends, prefix, surroundings
+from doi_names.repair import ends as sici
+from doi_names.repair import surroundings as characters
+from doi_names.repair import surroundings as programs
+from doi_names.repair.exploration import REPAIRS, Repair
 from tests.table import table
 
 #: Repairs that add characters: a digit or two of the prefix, or a slash.

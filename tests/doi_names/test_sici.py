@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doi_names.name import HandleName
-from doi_names.repair import sici
+from doi_names.repair import ends as sici
 from doi_names.suggestion import read_and_suggest
 from tests.table import table
 

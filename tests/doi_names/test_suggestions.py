@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from doi_names.derived import parse
 from doi_names.name import DOIName, HandleName
-from doi_names.parsing import parse
-from doi_names.repair.table import REPAIRS, Repair
+from doi_names.repair.exploration import REPAIRS, Repair
 from doi_names.suggestion import MAX_SUGGESTIONS, Suggestion, read_and_suggest, read_best
 from tests.table import table
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from doi_names.derived import MAX_VARIANTS, list_variants
 from doi_names.name import HandleName
-from doi_names.variants import MAX_VARIANTS, list_variants
 from tests.table import table
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from doi_proxy.endpoints.fair_lock import FairLock
+from doi_proxy.endpoints.operators import FairLock
 
 pytestmark = pytest.mark.anyio
 

@@ -9,20 +9,24 @@ from dataclasses import replace
 from struct import Struct
 from typing import Final
 
-from handle_protocol.wire.encoding import decode_filters, encode_message, encode_values
-from handle_protocol.wire.fields import U8, U32, encode_string
 from handle_protocol.wire.message import (
     NO_CREDENTIAL,
+    AnswerText,
     Credential,
+    Filters,
     Message,
     OpCode,
+    Query,
+    Response,
     Signature,
+    Values,
+    decode_filters,
     decode_message,
     encode_header,
+    encode_message,
+    encode_values,
 )
-from handle_protocol.wire.query import Filters, Query
-from handle_protocol.wire.response import AnswerText, Response, Values
-from handle_protocol.wire.site_value import ServiceSite, encode_site
+from handle_protocol.wire.site_value import U8, U32, ServiceSite, encode_site, encode_string
 
 _CREDENTIAL: Final = Struct(">BBH")
 

@@ -19,10 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import rsa_crt_dmq1 as crt_q
 from cryptography.hazmat.primitives.asymmetric.rsa import rsa_crt_iqmp as crt_inverse
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from handle_protocol.wire.fields import U32
-from handle_protocol.wire.message import Credential, Envelope, Signature
-from handle_protocol.wire.public_key import DSA, RSA, RSA_PADDING, KeyNumbers, encode_public_key
-from handle_protocol.wire.response import Response
+from handle_protocol.wire.message import Credential, Envelope, Response, Signature
+from handle_protocol.wire.site_value import DSA, RSA, RSA_PADDING, U32, KeyNumbers, encode_public_key
 from tests.handle_protocol.encoder import as_received, encode_content, encode_signature
 
 _P: Final = int(

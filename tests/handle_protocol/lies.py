@@ -10,16 +10,19 @@ from msgspec import structs
 
 from handle_protocol.wire.message import (
     ENVELOPE_BYTES,
+    MAX_PACKET_BYTES,
+    AnswerText,
+    Digest,
     Envelope,
     Header,
     OpFlag,
+    Response,
     ResponseStatus,
+    Values,
     decode_envelope,
     encode_envelope,
 )
-from handle_protocol.wire.packets import MAX_PACKET_BYTES
-from handle_protocol.wire.response import AnswerText, Digest, Response, Values
-from handle_protocol.wire.value import Value
+from handle_protocol.wire.site_value import Value
 from tests.handle_protocol.encoder import encode_response
 
 _PAYLOAD: Final = MAX_PACKET_BYTES - ENVELOPE_BYTES

@@ -10,11 +10,9 @@ from typing import Any
 import msgspec
 
 from handle_protocol.json_sites import read_sites
-from handle_protocol.record import read_values
-from handle_protocol.wire.encoding import encode_references
-from handle_protocol.wire.fields import encode_string
-from handle_protocol.wire.site_value import encode_site
-from handle_protocol.wire.value import TtlType, Value, ValueReference
+from handle_protocol.value import read_values
+from handle_protocol.wire.message import encode_references
+from handle_protocol.wire.site_value import TtlType, Value, ValueReference, encode_site, encode_string
 
 
 def to_values(objects: list[dict[str, Any]]) -> tuple[Value, ...]:

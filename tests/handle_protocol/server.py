@@ -34,31 +34,34 @@ from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from msgspec import structs
 
-from handle_protocol.json_values import write_json_values
-from handle_protocol.transport.tunnel import MESSAGE
+from handle_protocol.json_sites import write_json_values
+from handle_protocol.transport.egress import MESSAGE
 from handle_protocol.wire.message import (
     ENVELOPE_BYTES,
+    AnswerText,
+    Digest,
     Envelope,
     Header,
     OpCode,
     OpFlag,
+    PacketBuffer,
+    Query,
+    Response,
     ResponseStatus,
+    Values,
     decode_envelope,
     decode_message,
     encode_header,
 )
-from handle_protocol.wire.packets import PacketBuffer
-from handle_protocol.wire.query import Query
-from handle_protocol.wire.response import AnswerText, Digest, Response, Values
 from handle_protocol.wire.site_value import (
     Interface,
     Purpose,
     Server,
     ServiceSite,
     TransportProtocol,
+    Value,
     encode_site,
 )
-from handle_protocol.wire.value import Value
 from tests.accepting import abort_all, accept_into, stop_accepting
 from tests.handle_protocol.encoder import decode_query, encode_response
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key, sign

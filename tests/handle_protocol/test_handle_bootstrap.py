@@ -10,20 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handle_protocol.errors import InvalidSite, UnusableAnswer
-from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_site_file, read_sites
-from handle_protocol.json_values import write_json_values
-from handle_protocol.record import read_values
+from handle_protocol.dump import InvalidSite, UnusableAnswer
+from handle_protocol.json_sites import (
+    MAX_BOOTSTRAP_BYTES,
+    read_bootstrap,
+    read_site_file,
+    read_sites,
+    write_json_values,
+)
+from handle_protocol.value import read_values
 from handle_protocol.wire.site_value import (
     HashOption,
     Interface,
     Server,
     ServiceSite,
     SiteKind,
+    Value,
     decode_site,
     encode_site,
 )
-from handle_protocol.wire.value import Value
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key
 from tests.handle_protocol.recorded import Row, needs_recordings, rows
 from tests.table import table

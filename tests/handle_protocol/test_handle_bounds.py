@@ -7,19 +7,20 @@ from ipaddress import ip_network
 
 import pytest
 
-from handle_protocol.answer import read_answer
-from handle_protocol.errors import ServerRefused, UnusableAnswer
-from handle_protocol.location import (
+from handle_protocol.dump import ServerRefused, UnusableAnswer
+from handle_protocol.referral import read_answer
+from handle_protocol.value import (
     Location,
     Locations,
     MalformedLocations,
+    Namespace,
     fill_template,
     read_locations,
+    read_namespace,
+    read_value,
+    read_values,
     split_handles,
 )
-from handle_protocol.namespace import Namespace, read_namespace
-from handle_protocol.record import read_values
-from handle_protocol.value import read_value
 from tests.values import record
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handle_protocol.client import HandleResolver, PublicServers, service_at
-from handle_protocol.errors import (
+from handle_protocol.dump import (
     HandleNotFound,
     MalformedMessage,
     ServerRefused,
@@ -16,8 +15,9 @@ from handle_protocol.errors import (
     ServiceNotFound,
     SignatureInvalid,
 )
+from handle_protocol.exchange import HandleResolver, PublicServers, service_at
 from handle_protocol.referral import HandleService
-from handle_protocol.wire.value import Value
+from handle_protocol.wire.site_value import Value
 from tests.handle_protocol.certificates import new_key, serve_tls
 from tests.handle_protocol.keys import public_bytes
 from tests.handle_protocol.server import HandleServer

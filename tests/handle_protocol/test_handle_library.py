@@ -25,7 +25,7 @@ MOST_LINES: Final = 5_000
 #: Prints the modules that the import of the client adds, but for those of the standard library: name and file.
 _LOADED: Final = """
 import json, sys
-import handle_protocol.client
+import handle_protocol.exchange
 own = [name for name in sys.modules if name.partition(".")[0] not in sys.stdlib_module_names | {"__main__"}]
 print(json.dumps({name: getattr(sys.modules[name], "__file__", None) for name in own}))
 """

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handle_protocol.namespace import Namespace, read_namespace
-from handle_protocol.record import read_values
+from handle_protocol.value import Namespace, read_namespace, read_values
 from tests.values import record
 
 

@@ -9,33 +9,42 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from handle_protocol.errors import AnswerTooLarge, MalformedMessage
-from handle_protocol.json_values import write_json_values
-from handle_protocol.wire.encoding import decode_filters, encode_message
-from handle_protocol.wire.fields import U32
+from handle_protocol.dump import AnswerTooLarge, MalformedMessage
+from handle_protocol.json_sites import write_json_values
 from handle_protocol.wire.message import (
+    DIGEST_NAMES,
+    AnswerText,
     Envelope,
     Message,
     OpFlag,
+    PacketBuffer,
+    Response,
     ResponseStatus,
+    Values,
     decode_envelope,
+    decode_filters,
     decode_message,
+    decode_response,
     decode_signature,
     encode_envelope,
+    encode_filters,
+    encode_message,
+    split_message,
 )
-from handle_protocol.wire.packets import PacketBuffer, split_message
-from handle_protocol.wire.public_key import KeyNumbers, decode_public_key, encode_public_key
-from handle_protocol.wire.query import encode_filters
-from handle_protocol.wire.response import DIGEST_NAMES, AnswerText, Response, Values, decode_response
 from handle_protocol.wire.site_value import (
+    U32,
+    KeyNumbers,
     Purpose,
     ServiceSite,
     SiteKind,
     TransportProtocol,
+    Value,
+    decode_public_key,
+    decode_references,
     decode_site,
+    encode_public_key,
     encode_site,
 )
-from handle_protocol.wire.value import Value, decode_references
 from tests.handle_protocol.encoder import encode_response, encode_signature
 from tests.handle_protocol.recorded import Row, messages, needs_recordings, rows
 from tests.table import table

@@ -8,16 +8,8 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
-from handle_protocol.health import HealthLimits, ServerHealth
-from handle_protocol.site import Candidate, rank_candidates, select_server
-from handle_protocol.wire.site_value import (
-    HashOption,
-    Interface,
-    Server,
-    ServiceSite,
-    SiteKind,
-    TransportProtocol,
-)
+from handle_protocol.site import Candidate, HealthLimits, ServerHealth, rank_candidates, select_server
+from handle_protocol.wire.site_value import HashOption, Interface, Server, ServiceSite, SiteKind, TransportProtocol
 from tests.handle_protocol.recorded import Row, needs_recordings, rows
 from tests.table import table
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from handle_protocol.errors import UnusableAnswer
+from handle_protocol.dump import UnusableAnswer
 from handle_protocol.value import DEFAULT_TTL, Data, HandleValue, Ttl, read_ttl, read_value
 from tests.table import table
 

@@ -12,30 +12,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from handle_protocol.errors import AnswerTooLarge, MalformedMessage, UnusableAnswer
-from handle_protocol.json_values import write_json_values
-from handle_protocol.record import MAX_VALUES, read_values
-from handle_protocol.wire.encoding import decode_filters, encode_message
-from handle_protocol.wire.fields import FieldReader
+from handle_protocol.dump import AnswerTooLarge, MalformedMessage, UnusableAnswer
+from handle_protocol.json_sites import write_json_values
+from handle_protocol.value import MAX_VALUES, read_values
 from handle_protocol.wire.message import (
+    MAX_PACKET_BYTES,
+    AnswerText,
+    Body,
     Credential,
+    Digest,
     Envelope,
+    Filters,
     Header,
     OpCode,
     OpFlag,
+    PacketBuffer,
+    Query,
+    Response,
     ResponseStatus,
     Signature,
+    Values,
     decode_credential,
     decode_envelope,
+    decode_filters,
     decode_message,
+    decode_response,
     decode_signature,
+    encode_message,
+    encode_query,
+    split_message,
 )
-from handle_protocol.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
-from handle_protocol.wire.public_key import DSA, RSA, KeyNumbers, decode_public_key, encode_public_key
-from handle_protocol.wire.query import Filters, Query, encode_query
-from handle_protocol.wire.response import AnswerText, Body, Digest, Response, Values, decode_response
-from handle_protocol.wire.site_value import Interface, Server, ServiceSite, decode_site, encode_site
-from handle_protocol.wire.value import Permission, Value, ValueReference
+from handle_protocol.wire.site_value import (
+    DSA,
+    RSA,
+    FieldReader,
+    Interface,
+    KeyNumbers,
+    Permission,
+    Server,
+    ServiceSite,
+    Value,
+    ValueReference,
+    decode_public_key,
+    decode_site,
+    encode_public_key,
+    encode_site,
+)
 from tests.handle_protocol.encoder import decode_query, encode_credential, encode_response, encode_signature
 from tests.table import table
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from handle_protocol.wire.value import Value
+from handle_protocol.wire.site_value import Value
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.hostile.turns import Exchange
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from doi_proxy.web.conditions import RELOAD_AGE
+from doi_proxy.web.stage import RELOAD_AGE
 from tests.cache.entries import entry
 from tests.cluster.processes import START_DEADLINE, Proxy, until
 from tests.cluster.raw_http import Answered, ask

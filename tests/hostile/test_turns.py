@@ -10,7 +10,7 @@ import pytest
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.main import create
-from doi_proxy.web.route import ROUTES, find_route
+from doi_proxy.web.request_path import ROUTES, find_route
 from tests.hostile.turn_groups import GROUPS, UNITS, Longest, measure_group, measure_unit
 from tests.hostile.turns import MAX_TURN_MS, is_short
 

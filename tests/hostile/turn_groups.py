@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.cache.entry import Entry
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.hostile import turn_units
 from tests.hostile.signed import proof_exchanges, signed_upstream
 from tests.hostile.turn_rows import (

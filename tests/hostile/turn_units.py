@@ -9,29 +9,36 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from doi_names.derived import parse
 from doi_names.name import HandleName
-from doi_names.parsing import parse
 from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.bundles.bundle import MAX_LINE
-from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
-from doi_proxy.features.native_listener.messages import read_request, write_record
-from doi_proxy.features.native_listener.responder import encode_in_turns
-from doi_proxy.features.texts.parsed_line import write_line
-from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.features.bundles.bundle import MAX_LINE, InvalidBundleLine, from_line
+from doi_proxy.features.native_listener.responder import encode_in_turns, read_request, write_record
+from doi_proxy.features.texts.http import write_line
+from doi_proxy.list_formats.bibtex import expand
 from doi_proxy.list_formats.formats import BY_NAME
 from doi_proxy.list_formats.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem
 from doi_proxy.resolver.resolution import Origin, Resolution
-from handle_protocol.answer import Answer, ResponseCode, read_answer
-from handle_protocol.errors import HandleProtocolError
-from handle_protocol.native_answer import read_response
-from handle_protocol.record import MAX_VALUES
-from handle_protocol.wire.encoding import EncodedValues
-from handle_protocol.wire.message import Envelope, Header, OpCode, ResponseStatus
-from handle_protocol.wire.query import Filters, Query, encode_query
-from handle_protocol.wire.response import Response, Values, decode_response
-from handle_protocol.wire.value import Value, ValueReference
+from handle_protocol.dump import HandleProtocolError
+from handle_protocol.proof_replay import read_response
+from handle_protocol.referral import Answer, ResponseCode, read_answer
+from handle_protocol.value import MAX_VALUES
+from handle_protocol.wire.message import (
+    EncodedValues,
+    Envelope,
+    Filters,
+    Header,
+    OpCode,
+    Query,
+    Response,
+    ResponseStatus,
+    Values,
+    decode_response,
+    encode_query,
+)
+from handle_protocol.wire.site_value import Value, ValueReference
 from tests.handle_protocol.encoder import as_received, encode_response
 from tests.hostile.records import PREFIX
 from tests.hostile.turn_rows import AT_THE_LIMIT, long_texts

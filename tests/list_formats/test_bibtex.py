@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from doi_names.presentation import read_typed
-from doi_proxy.list_formats.bibtex import MAX_PART_CHARACTERS, BibtexReader
-from doi_proxy.list_formats.entry_search import MAX_NAMES, expand
+from doi_proxy.list_formats.bibtex import MAX_NAMES, MAX_PART_CHARACTERS, BibtexReader, expand
 from doi_proxy.list_formats.lines import ListItem
 from tests.table import table
 

@@ -11,8 +11,7 @@ from typing import Final, cast
 
 import pytest
 
-from doi_proxy.list_formats.docx import UnreadableDocument, read_docx
-from doi_proxy.list_formats.docx_correction import Correction, correct_docx
+from doi_proxy.list_formats.docx import Correction, UnreadableDocument, correct_docx, read_docx
 from tests.table import table
 
 pytestmark = pytest.mark.anyio

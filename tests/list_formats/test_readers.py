@@ -13,11 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import UnreadableList
-from doi_proxy.list_formats.bibtex import BibtexReader
-from doi_proxy.list_formats.encodings import Utf8Stream
-from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.list_formats.bibtex import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader, expand
+from doi_proxy.list_formats.body import ListSource, has_gzip_name
 from doi_proxy.list_formats.formats import BY_NAME, format_of_head
-from doi_proxy.list_formats.json_lists import MAX_DEPTH, JsonLinesReader, JsonListReader, explain_json
+from doi_proxy.list_formats.json_lists import MAX_DEPTH, ColumnReader, JsonLinesReader, JsonListReader, explain_json
 from doi_proxy.list_formats.lines import (
     WITHOUT_DOI,
     Item,
@@ -26,11 +25,9 @@ from doi_proxy.list_formats.lines import (
     ListItem,
     ListReader,
     UnreadableItem,
+    Utf8Stream,
     open_gunzip,
 )
-from doi_proxy.list_formats.list_stream import ListSource, has_gzip_name
-from doi_proxy.list_formats.table import ColumnReader
-from doi_proxy.list_formats.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from tests.table import table
 
 LIMIT: Final = 100

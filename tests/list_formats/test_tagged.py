@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from doi_proxy.list_formats.entry_search import expand
+from doi_proxy.list_formats.bibtex import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TagFormat, TaggedReader, expand
 from doi_proxy.list_formats.lines import Item, ListItem, UnreadableItem
-from doi_proxy.list_formats.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TagFormat, TaggedReader
 from tests.table import table
 
 LIMIT = 1_000

@@ -9,7 +9,7 @@ import pytest
 
 from doi_proxy.commands.main import main
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.proxy_client.server import parse_server, server_on_this_machine
+from doi_proxy.proxy_client.exchange import parse_server, server_on_this_machine
 from tests.table import table
 
 #: Texts that are not the address of a proxy.

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from doi_proxy.rationing.accounts import find_accounts
+from doi_proxy.rationing.client_buckets import find_accounts
 from doi_proxy.rationing.shares import SharedPlaces, ShareTree
 from tests.table import table
 

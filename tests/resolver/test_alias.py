@@ -9,9 +9,17 @@ import pytest
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import AliasChainTooLong
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action, ResolveOptions
-from doi_proxy.resolver.resolution import MAX_ALIASES, Chain, Origin, Resolution, next_alias_target
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.resolver.resolution import (
+    DEFAULT_OPTIONS,
+    MAX_ALIASES,
+    Action,
+    Chain,
+    Origin,
+    Resolution,
+    ResolveOptions,
+    next_alias_target,
+)
+from handle_protocol.referral import Answer, ResponseCode
 from tests.table import table
 
 

@@ -17,11 +17,9 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import UnprovenAnswer
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions
-from doi_proxy.resolver.options import Conditions
-from doi_proxy.resolver.proof import Proofs
-from doi_proxy.resolver.resolution import Origin, Resolution
+from doi_proxy.resolver.resolution import Conditions, Origin, Proofs, Resolution
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.upstream.routed import RoutedSource
+from doi_proxy.upstream.guard import RoutedSource
 from doi_proxy.upstream.source import Source, Verification
 from tests.cache.conftest import valkey_url
 from tests.cache.entries import NOW, entry, missing

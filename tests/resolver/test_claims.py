@@ -13,11 +13,10 @@ from doi_names.name import HandleName
 from doi_proxy.assembly.features import text_folders
 from doi_proxy.cache.entry import FOREVER, Entry, RegistryEntry
 from doi_proxy.errors import UpstreamTimeout
-from doi_proxy.resolver import claims
-from doi_proxy.resolver.claims import Currency, Standing
-from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
+from doi_proxy.resolver import resolution as claims
+from doi_proxy.resolver.resolution import Currency, Origin, Resolution, Standing, Tombstone
 from doi_proxy.web.languages import CORE, read_all
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.table import table
 
 NOW: Final = 1_800_000_000.0
@@ -178,9 +177,9 @@ MESSAGES: Final = {
     "assembly/command_stores.py": "a file",
     "assembly/checks.py": "the store has just been tried",
     "assembly/settings/": "what a setting does",
-    "cache/fallback.py": "a failure of the store has just been caught",
+    "cache/tiered.py": "a failure of the store has just been caught",
     "commands/": "what a command does",
-    "endpoints/suggestion_model.py": "null where it is not known",
+    "endpoints/operators.py": "null where it is not known",
     "errors.py": "the class of the failure",
     "features/admin/": "claims.find_currency, and Entry.is_proof",
     "features/assistants/": "what a verdict means",
@@ -195,7 +194,7 @@ MESSAGES: Final = {
     "features/setup/": "a file, or a check that has just been made",
     "features/status/": "what a number means",
     "resolver/fetcher.py": "the answer that has just arrived",
-    "resolver/which_ra.py": "claims.find_standing",
+    "resolver/prefix_chain.py": "claims.find_standing",
     "server/listening.py": "a file",
     "upstream/upstream_log.py": "the state of the upstream decides it: tests/upstream/test_upstream_log.py",
     "web/problem.py": "the type of the problem",

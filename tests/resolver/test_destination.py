@@ -18,10 +18,20 @@ from doi_proxy.resolver.destination import (
     decide_without_locations,
     select_values,
 )
-from doi_proxy.resolver.options import NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
-from doi_proxy.resolver.resolution import CACHED, Chain, Origin, Resolution
+from doi_proxy.resolver.resolution import (
+    CACHED,
+    NO_FACTS,
+    Action,
+    Chain,
+    Client,
+    ClientFact,
+    Negotiation,
+    Origin,
+    Resolution,
+    ResolveOptions,
+)
 from doi_proxy.resolver.target import read_own_locations
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 NAME: Final = HandleName("10.1000/182")
 OTHER: Final = HandleName("10.1000/other")

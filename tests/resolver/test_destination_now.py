@@ -7,16 +7,15 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from doi_names.errors import NotADOI
-from doi_names.name import HandleName
+from doi_names.name import HandleName, NotADOI
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind
-from doi_proxy.resolver.options import Action, Conditions, ResolveOptions
 from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolution import Action, Conditions, ResolveOptions
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.upstream.local import SealedSource
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.upstream.source import SealedSource
+from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_resolver
 

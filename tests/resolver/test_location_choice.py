@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from doi_proxy.resolver.location_choice import LocationChoice, choose_location, matches
-from doi_proxy.resolver.options import NO_FACTS, Client, ClientFact, Locatt, Negotiation
-from handle_protocol.location import Location
+from doi_proxy.resolver.resolution import NO_FACTS, Client, ClientFact, Locatt, Negotiation
+from doi_proxy.resolver.target import LocationChoice, choose_location, matches
+from handle_protocol.value import Location
 from tests.table import table
 
 HANDBOOK = 'DOI Handbook, section "Resolution"'

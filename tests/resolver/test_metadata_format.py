@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.resolver.metadata_format import name_media_type
+from doi_proxy.resolver.resolution import name_media_type
 
 BIBTEX = "application/x-bibtex"
 

@@ -9,11 +9,11 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify, PrefixInactive
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, ORDINARY, Action, Negotiation, ResolveOptions
 from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
+from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, ORDINARY, Action, Negotiation, ResolveOptions
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.target import NameLocations
-from handle_protocol.record import Record
+from handle_protocol.value import Record
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_resolver

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doi_proxy.cache.entry import Entry, expire_unverified
-from doi_proxy.resolver.proof import needs_proof, proves
+from doi_proxy.resolver.resolution import needs_proof, proves
 from doi_proxy.upstream.source import Verification
 from tests.cache.entries import NOW, entry, missing, verified
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.assembly import upstreams
-from doi_proxy.assembly.resolving import Parts, assemble
+from doi_proxy.assembly import core as upstreams
+from doi_proxy.assembly.core import Parts, assemble
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError, CouldNotVerify, PrefixDenied
 from doi_proxy.features.local_records.records import Denial, LocalRecord, LocalRecords

@@ -9,17 +9,14 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from doi_names.errors import InvalidName
-from doi_names.name import HandleName
+from doi_names.name import HandleName, InvalidName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import UpstreamTimeout
-from doi_proxy.resolver.options import ORDINARY, Conditions
-from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolution import KNOWN_SERVICES, Origin, Resolution, read_agency
+from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
+from doi_proxy.resolver.resolution import KNOWN_SERVICES, ORDINARY, Conditions, Origin, Resolution, read_agency
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.resolver.which_ra import WhichRa
 from doi_proxy.upstream.source import AgencySource, ClientNetwork
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_resolver

@@ -6,15 +6,8 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
-from doi_proxy.resolver.resolution import (
-    Origin,
-    Resolution,
-    Step,
-    must_confirm,
-    next_step,
-    refresh_from,
-)
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.resolver.resolution import Origin, Resolution, Step, must_confirm, next_step, refresh_from
+from handle_protocol.referral import Answer, ResponseCode
 from tests.table import table
 
 FETCHED = 1000.0

@@ -25,9 +25,7 @@ from doi_proxy.errors import (
 )
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
-from doi_proxy.resolver.observer import ResolutionObserver
-from doi_proxy.resolver.options import Conditions
-from doi_proxy.resolver.resolution import Origin, Resolution, TtlPolicy
+from doi_proxy.resolver.resolution import Conditions, Origin, Resolution, ResolutionObserver, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.source import Priority

@@ -9,15 +9,21 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
-from doi_proxy.resolver.location_choice import choose_location
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, ORDINARY, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
-from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.target import NameLocations, choose_target, links, own_xml_bytes, read_links, read_own_locations
-from doi_proxy.resolver.target_url import web_target
-from doi_proxy.resolver.which_ra import WhichRa
+from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
+from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, ORDINARY, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
+from doi_proxy.resolver.target import (
+    NameLocations,
+    choose_location,
+    choose_target,
+    links,
+    own_xml_bytes,
+    read_links,
+    read_own_locations,
+    web_target,
+)
 from doi_proxy.upstream.source import UpstreamQuery
-from handle_protocol.answer import Answer, ResponseCode
-from handle_protocol.location import Location
+from handle_protocol.referral import Answer, ResponseCode
+from handle_protocol.value import Location
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_resolver
 from tests.values import record

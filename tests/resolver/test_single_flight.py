@@ -11,7 +11,7 @@ import pytest
 
 from doi_proxy.errors import BudgetSpent, PlacesFull, UpstreamTimeout
 from doi_proxy.resolver.single_flight import Replaced, SingleFlight, await_shielded
-from doi_proxy.upstream.places import SLOW_AFTER
+from doi_proxy.upstream.budget import SLOW_AFTER
 from doi_proxy.upstream.source import WaitingClients
 
 pytestmark = pytest.mark.anyio

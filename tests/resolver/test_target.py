@@ -8,7 +8,7 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import InvalidParameter
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
+from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
 from doi_proxy.resolver.target import (
     NO_NAME_LOCATIONS,
     NameLocations,
@@ -22,9 +22,8 @@ from doi_proxy.resolver.target import (
     read_unconditional_target,
     unconditional_target,
 )
-from handle_protocol.errors import UnusableAnswer
-from handle_protocol.location import MAX_LOCATIONS, Location, Locations, read_locations
-from handle_protocol.record import Record, read_values
+from handle_protocol.dump import UnusableAnswer
+from handle_protocol.value import MAX_LOCATIONS, Location, Locations, Record, read_locations, read_values
 from tests.table import table
 from tests.values import record
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import InvalidParameter
-from doi_proxy.resolver.target_url import web_target
+from doi_proxy.resolver.target import web_target
 from tests.table import table
 
 

@@ -13,9 +13,9 @@ import uvloop
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.serve import ACCEPTED_A_TURN, handles_of, server_options
 from doi_proxy.main import create
-from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.http_server import Events, HttpServer
 from doi_proxy.server.listening import listen
+from doi_proxy.server.tls import Certificate
 
 _WAITING: Final = 40
 

@@ -10,17 +10,9 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.server.connections import (
-    BODY_DEADLINES,
-    SLICE,
-    VISITS,
-    ConnectionLimits,
-    Connections,
-    Phase,
-    Reason,
-)
-from doi_proxy.server.proxies import UNIX_PEER, trusted_addresses
-from doi_proxy.web.client_network import client_of
+from doi_proxy.server.connections import BODY_DEADLINES, SLICE, VISITS, ConnectionLimits, Connections, Phase, Reason
+from doi_proxy.server.listening import UNIX_PEER, trusted_addresses
+from doi_proxy.web.request_path import client_of
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from doi_proxy.server.connections import WRITE_TIMEOUT, Reason
-from doi_proxy.server.malformed_requests import MalformedRequests
+from doi_proxy.server.plain_head import MalformedRequests
 from doi_proxy.server.protocol import ServerProtocol
 from tests.clock import Clock
 from tests.constants import PER_CLIENT

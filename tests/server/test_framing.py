@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.server.framing import CHUNKED, END, body_length, end_of_part, host_fault
+from doi_proxy.server.plain_head import CHUNKED, END, body_length, end_of_part, host_fault
 
 PIECES = st.lists(st.sampled_from([b"a", b"\r", b"\n", b"\r\n", END]), max_size=12).map(b"".join)
 HOST = (b"host", b"doi.example:8000")

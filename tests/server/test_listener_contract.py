@@ -17,9 +17,8 @@ import pytest
 
 from doi_proxy.server.connections import BODY_DEADLINES, BODY_TIMEOUT, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT, Reason
 from doi_proxy.server.http_server import GRACE
-from doi_proxy.server.request_stream import MAX_HEAD_BYTES
-from handle_protocol.wire.query import Filters, Query, encode_query
-from handle_protocol.wire.response import decode_response
+from doi_proxy.server.plain_head import MAX_HEAD_BYTES
+from handle_protocol.wire.message import Filters, Query, decode_response, encode_query
 from tests.constants import PER_CLIENT
 from tests.fake_upstream import EVERY_NAME
 from tests.features.native_listener.listening import LOCAL, Listening, post

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.assembly.resolving import RECHECK
+from doi_proxy.assembly.core import RECHECK
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import BreakerOpen, UpstreamRefused, UpstreamUnreachable
 from doi_proxy.server.protocol import ServerProtocol
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
 from tests.server.test_prepared_answers import BROWSER, get
 from tests.server.ways import URL, Server, Ways, lane_uses

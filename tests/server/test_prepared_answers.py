@@ -27,13 +27,11 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import PrefixDenied
 from doi_proxy.main import create
 from doi_proxy.resolver.resolution import Resolution
-from doi_proxy.server.application import application_of
-from doi_proxy.server.generations import Generations
 from doi_proxy.server.plain_head import read_plain
-from doi_proxy.server.prepared_answers import CLIENT_SAMPLE, MAX_HEADS, PreparedAnswers
-from doi_proxy.server.protocol import USED, ServerProtocol
+from doi_proxy.server.prepared_answers import CLIENT_SAMPLE, MAX_HEADS, Generations, PreparedAnswers
+from doi_proxy.server.protocol import USED, ServerProtocol, application_of
 from doi_proxy.web.application import Application
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
 from tests.examples import examples
 from tests.server.ways import NOWHERE, URL, FullPathProtocol, Server, Ways, Wire, lane_uses
@@ -615,6 +613,6 @@ def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:
     missing = attributes - set(vars(protocol))
     protocol.loop.close()
     assert missing == set()
-    # doi_proxy.server.cycle sets these itself.
+    # doi_proxy.server.plain_head sets these itself.
     flow = FlowControl(asyncio.Transport())
     assert set(vars(flow)) == {"_transport", "read_paused", "write_paused", "_is_writable_event"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from doi_proxy.server.proxies import forwarded_scope, read_client, trusted_hosts
+from doi_proxy.server.listening import forwarded_scope, read_client, trusted_hosts
 
 pytestmark = pytest.mark.anyio
 

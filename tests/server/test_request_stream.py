@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.server.framing import CHUNKED, END
-from doi_proxy.server.request_stream import MAX_HEAD_BYTES, RequestStream
+from doi_proxy.server.plain_head import CHUNKED, END, MAX_HEAD_BYTES, RequestStream
 
 HEAD = b"GET /10.1000/182 HTTP/1.1\r\nHost: a\r\n\r\n"
 PIECES = st.lists(st.sampled_from([b"a", b"\r", b"\n", b"\r\n", END, b"GET / HTTP/1.1\r\n"]), max_size=30)

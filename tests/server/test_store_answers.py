@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from doi_proxy.assembly.core import open_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.server.protocol import ServerProtocol
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
 from tests.server.test_prepared_answers import get
 from tests.server.ways import RECORDS, FullPathProtocol, Server, Wire

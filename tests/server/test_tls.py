@@ -11,9 +11,8 @@ from typing import Any
 
 import uvloop
 
-from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.protocol import ServerProtocol
-from doi_proxy.server.tls import TlsLayer
+from doi_proxy.server.tls import Certificate, TlsLayer
 from tests.certificates import self_signed
 from tests.clock import Clock
 from tests.server.ways import Server

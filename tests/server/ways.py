@@ -12,21 +12,18 @@ from typing import Any
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from doi_proxy.assembly.core import open_cache, read_resolver_timeouts
 from doi_proxy.assembly.lifecycle import Lifecycle
-from doi_proxy.assembly.resolving import read_resolver_timeouts
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import CouldNotVerify, UpstreamUnreachable
-from doi_proxy.features.privacy.access_log import AccessLog
-from doi_proxy.features.privacy.line import LineFormat
+from doi_proxy.features.privacy.line_writer import AccessLog, LineFormat
 from doi_proxy.main import SuppliedParts, create
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.protocol import ServerProtocol
-from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.source import Source, UpstreamQuery
+from doi_proxy.upstream.source import SealedSource, Source, UpstreamQuery
 from doi_proxy.web.application import Application
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port

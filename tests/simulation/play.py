@@ -75,7 +75,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "public_url": ORIGIN,
     # SQLite would wait in real time for the lock of another process.
     "doi_proxy.features.sqlite.file.WRITE_TIMEOUT": 0.0,
-    "doi_proxy.features.sqlite.notes.WRITE_TIMEOUT": 0.0,
+    "doi_proxy.features.sqlite.rows.WRITE_TIMEOUT": 0.0,
 }
 
 

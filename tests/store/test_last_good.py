@@ -12,7 +12,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.limits.feature import Limits
 from doi_proxy.features.local_records.feature import LocalRecordFiles
-from doi_proxy.store.last_good import LastGood
+from doi_proxy.store.file import LastGood
 from doi_proxy.system.check import Inspection
 from tests.web.proxy import Proxy
 

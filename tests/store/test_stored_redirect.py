@@ -16,11 +16,9 @@ from msgspec.structs import replace
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import DamagedEntry
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW
-from doi_proxy.resolver.target import read_unconditional_target
-from doi_proxy.resolver.target_url import TARGET_RULES, web_target
-from doi_proxy.store.stored_entry import MARK_OFFSET, WITH_TARGET, pack, unpack
-from doi_proxy.store.stored_redirect import PLACE, RedirectAnswer
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.resolver.target import TARGET_RULES, read_unconditional_target, web_target
+from doi_proxy.store.stored_entry import MARK_OFFSET, PLACE, WITH_TARGET, RedirectAnswer, pack, unpack
+from handle_protocol.referral import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, proven, verified
 from tests.table import table
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isal import isal_zlib
 
-from doi_proxy.system.gunzip import Gunzip, GzipLimits
+from doi_proxy.system.files import Gunzip, GzipLimits
 
 pytestmark = pytest.mark.parametrize("library", [zlib, isal_zlib])
 

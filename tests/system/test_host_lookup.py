@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from doi_proxy.errors import UpstreamTimeout
-from doi_proxy.system.host_lookup import MAX_LOOKUPS, look_up, write_address
+from doi_proxy.system.check import MAX_LOOKUPS, look_up, write_address
 from tests.parts import usual_api
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.system.redaction import MASK, redact
+from doi_proxy.system.options import MASK, redact
 from tests.table import table
 
 #: What a URL may hold as a user or a password, and "@", which some parsers accept there too.

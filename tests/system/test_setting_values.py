@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.system.setting_values import (
-    read_duration,
-    read_size,
-    read_text_list,
-    write_duration,
-    write_list,
-    write_size,
-)
+from doi_proxy.system.options import read_duration, read_size, read_text_list, write_duration, write_list, write_size
 from tests.table import table
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from doi_proxy.upstream.breaker import Breaker
 from doi_proxy.upstream.budget import Budget
 from doi_proxy.upstream.client import HandleClient
-from doi_proxy.upstream.guard import Guard, RecordQuery, UpstreamHealth
-from doi_proxy.upstream.pause import Pause
+from doi_proxy.upstream.guard import Breaker, Guard, Pause, RecordQuery, UpstreamHealth
 from doi_proxy.upstream.source import Priority
 from doi_proxy.upstream.upstream_log import UpstreamLog
 from tests.parts import QUEUE_PATIENCE

@@ -19,13 +19,11 @@ from doi_proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from doi_proxy.features.native.errors import ForeignAnswer, UnreadableMessage
+from doi_proxy.features.native.root_file import ForeignAnswer, UnreadableMessage
 from doi_proxy.upstream.budget import Budget, BudgetLimits
-from doi_proxy.upstream.bulk_source import BulkSource
 from doi_proxy.upstream.client import MAX_ANSWER_BYTES, HandleClient
-from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.routed import RoutedSource
-from doi_proxy.upstream.source import Source
+from doi_proxy.upstream.guard import RoutedSource
+from doi_proxy.upstream.source import BulkSource, SealedSource, Source
 from handle_protocol.transport.udp import FIRST_WAIT, TRIES
 from handle_protocol.wire.message import OpFlag
 from handle_protocol.wire.site_value import TransportProtocol

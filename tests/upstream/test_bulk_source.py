@@ -8,9 +8,7 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import NotInBundle
-from doi_proxy.upstream.bulk_source import BulkSource
-from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.source import Priority, UpstreamQuery
+from doi_proxy.upstream.source import BulkSource, Priority, SealedSource, UpstreamQuery
 
 pytestmark = pytest.mark.anyio
 

@@ -14,12 +14,11 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.errors import CouldNotVerify, NotInBundle, OversizedAnswer, UpstreamUnreachable
-from doi_proxy.features.explain.rehearsal import RehearsedSource
+from doi_proxy.features.explain.explainer import RehearsedSource
 from doi_proxy.upstream.client import HandleClient
-from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.source import Source
-from handle_protocol.answer import Answer, ResponseCode
-from handle_protocol.record import MAX_VALUES
+from doi_proxy.upstream.source import SealedSource, Source
+from handle_protocol.referral import Answer, ResponseCode
+from handle_protocol.value import MAX_VALUES
 from tests.features.native.clients import query
 from tests.handle_protocol.lies import LIES
 from tests.upstream.faults import FAULTS

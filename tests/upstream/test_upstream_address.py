@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_names.percent import decode
+from doi_names.presentation import decode
 from doi_proxy.upstream.client import agency_url, encode_name, handle_query_url
 from tests.table import table
 

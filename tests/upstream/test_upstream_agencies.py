@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doi_proxy.errors import InvalidAnswer
-from doi_proxy.upstream.agencies import read_agencies
+from doi_proxy.upstream.source import read_agencies
 from tests.table import table
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from doi_proxy.errors import InvalidAnswer
-from doi_proxy.upstream.engine import read_body
+from doi_proxy.upstream.client import read_body
 
 pytestmark = pytest.mark.anyio
 

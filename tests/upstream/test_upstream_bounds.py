@@ -12,9 +12,8 @@ from doi_proxy.errors import RequestTooLarge, UpstreamRefused, UpstreamUnreachab
 from doi_proxy.upstream.budget import MAX_WAITING
 from doi_proxy.upstream.client import translate_error
 from doi_proxy.upstream.guard import list_outcomes
-from doi_proxy.upstream.retry_after import read_retry_after
-from doi_proxy.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
-from handle_protocol.answer import ResponseCode
+from doi_proxy.upstream.source import CONTROL_NAME, Priority, UpstreamQuery, read_retry_after
+from handle_protocol.referral import ResponseCode
 from tests.fake_upstream import FakeUpstream
 from tests.parts import QUEUE_PATIENCE, usual_api
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.upstream.breaker import Breaker, BreakerState
+from doi_proxy.upstream.guard import Breaker, BreakerState
 
 
 def opened(at: float = 0.0) -> Breaker:

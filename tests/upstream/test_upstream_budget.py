@@ -10,8 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow, UpstreamTimeout
-from doi_proxy.upstream.budget import Budget, BudgetLimits, LocalBucket
-from doi_proxy.upstream.places import SLOW_AFTER
+from doi_proxy.upstream.budget import SLOW_AFTER, Budget, BudgetLimits, LocalBucket
 from doi_proxy.upstream.source import Priority, WaitingClients
 from tests.clock import Clock
 from tests.constants import changed

@@ -11,17 +11,11 @@ from typing import Any
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.errors import (
-    ConfigurationError,
-    InvalidAnswer,
-    RequestTooLarge,
-    UpstreamRefused,
-    UpstreamUnreachable,
-)
+from doi_proxy.errors import ConfigurationError, InvalidAnswer, RequestTooLarge, UpstreamRefused, UpstreamUnreachable
 from doi_proxy.upstream.client import MAX_AGENCY_NAMES, HandleClient
-from doi_proxy.upstream.remedies import remedy_of, sign_of
 from doi_proxy.upstream.source import UpstreamQuery
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.upstream.upstream_log import remedy_of, sign_of
+from handle_protocol.referral import Answer, ResponseCode
 from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api

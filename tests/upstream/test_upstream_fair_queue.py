@@ -8,7 +8,7 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.upstream.fair_queue import FairQueue
+from doi_proxy.upstream.budget import FairQueue
 from tests.table import table
 
 A, B, C = "192.0.2.0/24", "198.51.100.0/24", "2001:db8::/64"

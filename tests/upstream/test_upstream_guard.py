@@ -19,12 +19,11 @@ from doi_proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from doi_proxy.upstream.breaker import Breaker, BreakerState
 from doi_proxy.upstream.budget import Budget, BudgetLimits
-from doi_proxy.upstream.guard import UNSENT_OUTCOMES, GuardedAgencies, list_outcomes
+from doi_proxy.upstream.guard import UNSENT_OUTCOMES, Breaker, BreakerState, GuardedAgencies, list_outcomes
 from doi_proxy.upstream.source import CONTROL_NAME, Priority, UpstreamQuery, WaitingClients
 from doi_proxy.upstream.upstream_log import OUTAGE_SECONDS
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api

@@ -6,8 +6,7 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import NotInBundle
-from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.source import UpstreamQuery
+from doi_proxy.upstream.source import SealedSource, UpstreamQuery
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,7 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import UpstreamLoop
-from doi_proxy.upstream.loop import read_loop_id
-from doi_proxy.upstream.source import UpstreamQuery
+from doi_proxy.upstream.source import UpstreamQuery, read_loop_id
 from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api
@@ -67,7 +66,7 @@ async def test_a_cached_answer_needs_no_query_and_is_given() -> None:
 async def test_the_processes_of_a_service_have_one_identifier_and_other_services_another() -> None:
     code = (
         "import multiprocessing as m\n"
-        "from doi_proxy.upstream.loop import read_loop_id\n"
+        "from doi_proxy.upstream.source import read_loop_id\n"
         "if __name__ == '__main__':\n"
         "    with m.get_context('spawn').Pool(1) as pool:\n"
         "        print(read_loop_id(), pool.apply(read_loop_id))\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doi_proxy.upstream.pause import Pause
+from doi_proxy.upstream.guard import Pause
 from tests.table import table
 
 FIRST, MOST = 60.0, 200.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.upstream.budget import MAX_SLOW_PREFIXES, SLOW_PREFIX_SECONDS
-from doi_proxy.upstream.places import SLOW_AFTER, Place, choose_slow
+from doi_proxy.upstream.budget import MAX_SLOW_PREFIXES, SLOW_AFTER, SLOW_PREFIX_SECONDS, Place, choose_slow
 from doi_proxy.upstream.source import Priority
 from tests.clock import Clock
 from tests.table import table

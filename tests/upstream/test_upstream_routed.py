@@ -10,10 +10,9 @@ import pytest
 from doi_names.name import HandleName
 from doi_proxy.errors import BreakerOpen, CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamUnreachable
 from doi_proxy.upstream.client import HandleClient
-from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.routed import RoutedSource
-from doi_proxy.upstream.source import Source, UpstreamQuery
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.upstream.guard import RoutedSource
+from doi_proxy.upstream.source import SealedSource, Source, UpstreamQuery
+from handle_protocol.referral import Answer, ResponseCode
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api
 

@@ -10,9 +10,9 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify, ResourcesShort
-from doi_proxy.system.shortage import find_shortage
-from doi_proxy.upstream.breaker import Breaker, BreakerState
+from doi_proxy.system.files import find_shortage
 from doi_proxy.upstream.budget import Budget, BudgetLimits
+from doi_proxy.upstream.guard import Breaker, BreakerState
 from doi_proxy.upstream.source import UpstreamQuery
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from doi_proxy.server.proxies import forwarded_scope
+from doi_proxy.server.listening import forwarded_scope
 from doi_proxy.web.application import MARKS
 from doi_proxy.web.responses import Message
 from tests.clock import Clock

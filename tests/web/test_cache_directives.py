@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from doi_proxy.server.plain_head import read_plain
-from doi_proxy.web.conditions import NO_DIRECTIVES, CacheDirectives, read_directives
+from doi_proxy.web.stage import NO_DIRECTIVES, CacheDirectives, read_directives
 from tests.constants import BYPASSES
 from tests.table import table
 from tests.web.proxy import Proxy

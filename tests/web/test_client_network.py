@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.web.client_network import UNKNOWN_CLIENT, client_of
+from doi_proxy.web.request_path import UNKNOWN_CLIENT, client_of
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.resolver.resolution import Chain, Origin, Resolution
-from doi_proxy.web.countdown import Countdown, JsonCountdown, PageCountdown, RedirectCountdown
-from doi_proxy.web.freshness import Freshness
-from doi_proxy.web.header import Header, header_lines, http_date
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.web.freshness import Countdown, Freshness, JsonCountdown, PageCountdown, RedirectCountdown
+from doi_proxy.web.request_path import Header, header_lines, http_date
+from handle_protocol.referral import Answer, ResponseCode
 
 NAME = HandleName("10.1000/182")
 NOW = 1_700_000_000

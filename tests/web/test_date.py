@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.web.date import write_date, write_timestamp
 from doi_proxy.web.languages import load_catalogues
+from doi_proxy.web.negotiation import write_date, write_timestamp
 
 TEXTS = load_catalogues()
 

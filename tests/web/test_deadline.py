@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.resolver.options import ORDINARY, Conditions
-from doi_proxy.resolver.resolution import Resolution
+from doi_proxy.resolver.resolution import ORDINARY, Conditions, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.source import Priority
 from tests.table import table
@@ -25,7 +24,7 @@ LINK, OTHER = "10.5072/LINK", "10.5072/OTHER"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the time of a request end soon."""
-    monkeypatch.setattr("doi_proxy.web.conditions.REQUEST_SECONDS", SOON)
+    monkeypatch.setattr("doi_proxy.web.stage.REQUEST_SECONDS", SOON)
 
 
 ALIAS: list[dict[str, Any]] = [{"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": OTHER}}]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.resolver.metadata_format import MEDIA_TYPES
+from doi_proxy.resolver.resolution import MEDIA_TYPES
 from tests.table import table
 from tests.values import BROWSER, value
 from tests.web.proxy import Proxy

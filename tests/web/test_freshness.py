@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import UpstreamTimeout
-from doi_proxy.resolver.options import NO_FACTS, ClientFact
-from doi_proxy.resolver.resolution import Chain, Origin, Resolution
+from doi_proxy.resolver.resolution import NO_FACTS, Chain, ClientFact, Origin, Resolution
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_LANGUAGE, Freshness, cache_status, entity_tag, vary
-from doi_proxy.web.header import Header, http_date
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.web.request_path import Header, http_date
+from handle_protocol.referral import Answer, ResponseCode
 
 NOW: Final = 1_800_000_000
 MAX_AGE: Final = 300.0

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from doi_proxy.assembly.features import text_folders
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.branding.messages import placeholders
+from doi_proxy.features.branding.branding import placeholders
 from doi_proxy.web.languages import (
     CORE,
     LANGUAGES,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.web.link_header import MAX_CHARACTERS, link_header
-from handle_protocol.location import Location
+from doi_proxy.web.responses import MAX_CHARACTERS, link_header
+from handle_protocol.value import Location
 from tests.table import table
 from tests.values import value
 from tests.web.proxy import Proxy

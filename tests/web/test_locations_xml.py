@@ -12,9 +12,8 @@ from lxml import etree
 
 from doi_names.name import HandleName
 from doi_proxy.resolver.target import NameLocations, read_own_locations
-from doi_proxy.web.locations_xml import write_locations
-from handle_protocol.location import Location, Locations
-from handle_protocol.record import Record
+from doi_proxy.web.shown_values import write_locations
+from handle_protocol.value import Location, Locations, Record
 from tests.values import record
 
 NAME = HandleName("10.1000/a&b")

@@ -10,9 +10,8 @@ import pytest
 from jinja2 import Environment
 
 from doi_proxy.assembly.features import text_folders
-from doi_proxy.features.branding.samples import sample_context, sample_facts
-from doi_proxy.web.branding import our_branding
-from doi_proxy.web.look import Look, open_look
+from doi_proxy.features.branding.branding import sample_context, sample_facts
+from doi_proxy.web.look import Look, open_look, our_branding
 
 SAMPLES = {**sample_facts(), **{page: facts for one in text_folders() for page, facts in one.samples().items()}}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from doi_proxy.resolver.options import Locatt
+from doi_proxy.resolver.resolution import Locatt
 from doi_proxy.web.negotiation import is_browser, negotiate, wants_data
 from tests.table import table
 from tests.values import BROWSER

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.web.outline import (
+from doi_proxy.web.shown_values import (
     MAX_CONTAINERS_SHOWN,
     MAX_DEPTH_SHOWN,
     MAX_MEMBERS_SHOWN,

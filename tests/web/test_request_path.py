@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import InvalidParameter
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action
+from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, Action
 from doi_proxy.web.request import _read_json
 from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
-from doi_proxy.web.header import header_lines
+from doi_proxy.web.request_path import header_lines
 from doi_proxy.web.responses import (
     COMMON_HEADERS,
     HTML,

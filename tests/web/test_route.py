@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doi_proxy.web.route import Paths, api_part, find_route, names_part
+from doi_proxy.web.request_path import Paths, api_part, find_route, names_part
 from tests.table import table
 
 PATHS = Paths(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.web.which_ra import MAX_NAMES
+from doi_proxy.web.redirect import MAX_NAMES
 from tests.table import table
 from tests.values import BROWSER
 from tests.web.proxy import Proxy

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.web.request import below
-from doi_proxy.web.route import Paths, find_route
+from doi_proxy.web.request_path import Paths, find_route
 from tests.features.openapi.described import Description
 
 _TOKEN: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")

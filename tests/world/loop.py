@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 #: 2023-11-14T22:13:20Z.
 BEGINNING: Final = 1_700_000_000.0
 #: Threads of the program that wait, or report to the loop: one writes a SQLite store, one looks up a host.
-_THREADS: Final = ("doi_proxy.features.sqlite.writer.Thread", "doi_proxy.system.host_lookup.Thread")
+_THREADS: Final = ("doi_proxy.features.sqlite.writer.Thread", "doi_proxy.system.check.Thread")
 _CONDITION: Final = "doi_proxy.features.sqlite.writer.Condition"
 _SQLITE: Final = "doi_proxy.features.sqlite"
 #: Advances of the clock in one run of a loop. A run of the tests needs a thousandth.

@@ -24,9 +24,9 @@ from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.serve import server_options
 from doi_proxy.main import create
-from doi_proxy.server.certificate import Certificate
 from doi_proxy.server.http_server import Events, FurtherListener, HttpServer
 from doi_proxy.server.listening import listen, listen_at
+from doi_proxy.server.tls import Certificate
 from doi_proxy.web.application import Application
 from tests.clock import Clock
 from tests.constants import changed, split

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.assembly.resolving import RECHECK
+from doi_proxy.assembly.core import RECHECK
 from tests.fake_upstream import EVERY_NAME
 from tests.world.answer import Reply
 from tests.world.valkey import URL

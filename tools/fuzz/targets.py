@@ -14,58 +14,57 @@ from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
 
-from doi_names.derived import derive
-from doi_names.errors import InvalidName
+from doi_names.derived import derive, list_variants, parse
 from doi_names.find_names import find_names
-from doi_names.name import DOIName, HandleName
-from doi_names.parsing import parse
-from doi_names.presentation import BLANKS, read_exact, read_path, read_typed
+from doi_names.name import DOIName, HandleName, InvalidName
+from doi_names.presentation import BLANKS, read_exact, read_path, read_typed, url_path
 from doi_names.suggestion import MAX_SUGGESTIONS, read_and_suggest
-from doi_names.uri import url_path
-from doi_names.variants import list_variants
+from doi_proxy.assembly.core import open_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import InvalidParameter, StoreError, UnreadableList
-from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line
-from doi_proxy.features.native_listener.messages import read_request
-from doi_proxy.features.native_listener.responder import Peer, Responder
-from doi_proxy.features.registry import csv_file
+from doi_proxy.features.bundles.bundle import InvalidBundleLine, from_line
+from doi_proxy.features.native_listener.responder import Peer, Responder, read_request
+from doi_proxy.features.registry import json_values as csv_file
 from doi_proxy.features.registry.archive import ArchiveReader, InvalidArchive
-from doi_proxy.features.registry.crossref import CrossrefReader
-from doi_proxy.features.registry.datacite import DataCiteReader
-from doi_proxy.features.registry.import_streams import cut_blocks
-from doi_proxy.features.registry.reading import BlockReader, Findings, detect_format
-from doi_proxy.features.registry.record import RecordDates
-from doi_proxy.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
-from doi_proxy.features.texts.parsed_line import write_line
-from doi_proxy.list_formats.bibtex import BibtexReader
-from doi_proxy.list_formats.entry_search import expand
-from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
+from doi_proxy.features.registry.import_parts import cut_blocks
+from doi_proxy.features.registry.json_values import (
+    BlockReader,
+    CrossrefReader,
+    DataCiteReader,
+    Findings,
+    RecordDates,
+    detect_format,
+)
+from doi_proxy.features.registry.sqlite_blocks import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
+from doi_proxy.features.texts.http import write_line
+from doi_proxy.list_formats.bibtex import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader, expand
+from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListReader, ReadItem
-from doi_proxy.list_formats.table import ColumnReader
-from doi_proxy.list_formats.tagged import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, TaggedReader
 from doi_proxy.main import SuppliedParts, create
-from doi_proxy.resolver.location_choice import choose_location
-from doi_proxy.resolver.options import Client
-from doi_proxy.store.compression import compress
-from doi_proxy.store.stored_entry import pack, unpack
-from doi_proxy.upstream.retry_after import read_retry_after
+from doi_proxy.resolver.resolution import Client
+from doi_proxy.resolver.target import choose_location
+from doi_proxy.store.stored_entry import compress, pack, unpack
+from doi_proxy.upstream.source import read_retry_after
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import negotiate
 from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
-from handle_protocol.answer import Answer, ResponseCode, read_answer
-from handle_protocol.errors import HandleProtocolError, MalformedMessage
-from handle_protocol.json_values import write_json_values
-from handle_protocol.location import MalformedLocations, read_locations
-from handle_protocol.namespace import read_namespace
-from handle_protocol.record import read_values, write_values
-from handle_protocol.wire.encoding import decode_filters
-from handle_protocol.wire.message import ENVELOPE_BYTES, OpCode, OpFlag, ResponseStatus
-from handle_protocol.wire.public_key import decode_public_key, encode_public_key
-from handle_protocol.wire.query import encode_filters
-from handle_protocol.wire.response import AnswerText, Values, decode_response
-from handle_protocol.wire.site_value import decode_site, encode_site
+from handle_protocol.dump import HandleProtocolError, MalformedMessage
+from handle_protocol.json_sites import write_json_values
+from handle_protocol.referral import Answer, ResponseCode, read_answer
+from handle_protocol.value import MalformedLocations, read_locations, read_namespace, read_values, write_values
+from handle_protocol.wire.message import (
+    ENVELOPE_BYTES,
+    AnswerText,
+    OpCode,
+    OpFlag,
+    ResponseStatus,
+    Values,
+    decode_filters,
+    decode_response,
+    encode_filters,
+)
+from handle_protocol.wire.site_value import decode_public_key, decode_site, encode_public_key, encode_site
 from tests.handle_protocol.encoder import encode_response
 
 _NOW: Final = 1_700_000_000.0

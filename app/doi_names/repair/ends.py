@@ -10,10 +10,111 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
-from doi_names.repair import sici
+from doi_names.name import USUAL_PREFIX
 from doi_names.repair.prefix import BEGINNING
+
+_SICI_FLAGS: Final = re.IGNORECASE | re.ASCII
+#: Section 6: the location and the code of the title, between angle brackets, or nothing if it identifies an issue. Some
+#: publishers register square brackets.
+_CONTRIBUTION: Final = r"(?:<(?:[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})?>|\[[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24}\])"
+#: Section 7: code structure identifier, derivative part identifier, medium, version, check character.
+_SICI_CONTROL: Final = r"[0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#]?)?"
+_SICI: Final = re.compile(rf"{_CONTRIBUTION}({_SICI_CONTROL})?", _SICI_FLAGS)
+_BEGUN: Final = re.compile(r"[<\[][0-9A-Z+/.-]{0,12}:[^<>\[\]\s]{0,24}\Z", _SICI_FLAGS)
+_WITHOUT_CHECK: Final = re.compile(r"[>\]][0-9]\.[0-9]\.[A-Z]{2};[0-9]-\Z", _SICI_FLAGS)
+#: Section 5: the SICI begins with an ISSN. "(SICI)" before it belongs to the names of one publisher.
+_ITEM: Final = re.compile(r"/(?:\(SICI\))?([0-9]{4}-?[0-9]{3}[0-9X]\(.*)\Z", _SICI_FLAGS)
+_VALUES: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ#"
+_MODULUS: Final = len(_VALUES)
+
+#: ".CO" is a top-level domain. Programs make a link of the control segment, in Markdown, in HTML or as it stands.
+_LINK: Final = re.compile(
+    r"""(?<=[>\]])
+        (?: \[ (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2}[^\s\[\]()]{0,4}) \] \( [^\s()]{0,300} \)
+          | <a\s[^<>]{0,300}> (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2}[^\s<>]{0,4}) </a>
+          | < (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#])?) >
+          | https?:// (?=[0-9]\.[0-9]\.[A-Z]{2};) )""",
+    _SICI_FLAGS | re.VERBOSE,
+)
+#: The contribution before a control segment, in either kind of brackets. No name with "(SICI)" has square ones.
+_BRACKETS: Final = re.compile(r"([<\[])([0-9A-Za-z]{1,8}:[^<>\[\]\s]{1,12})[>\]](?=[0-9]\.[0-9]\.)")
+#: Other signs in the place of angle brackets, such as quotation marks and East Asian brackets.
+_OTHER_ANGLES: Final = re.compile(
+    r"[\u00ab\u2039\u226a\u27e8\u2329\u3008\u300a\uff1c]([0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})"
+    r"[\u00bb\u203a\u226b\u27e9\u232a\u3009\u300b\uff1e](?=[0-9]\.[0-9]\.)"
+)
+_BLANK_INSIDE: Final = re.compile(
+    r"([<\[][0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})\s([^<>\[\]\s]{0,24}[>\]][0-9]\.[0-9]\.)", _SICI_FLAGS
+)
+_BLANK: Final = re.compile(
+    rf"""\s(?={_CONTRIBUTION}\s?[0-9]\.[0-9]\.[A-Z])
+       | \s(?<=[>\]]\s)(?=[0-9]\.[0-9]\.[A-Z]{{2}};)
+       | \s(?<=\.CO;\s)(?=[0-9])
+       | \s(?<=;[0-9]-\s)(?=[0-9A-Z#](?:[\s.,;)]|\Z))""",
+    _SICI_FLAGS | re.VERBOSE,
+)
+
+
+def find_span(text: str, begin: int = 0) -> tuple[int, int]:
+    """The contribution and control segments of the first SICI of a text from `begin` on; (0, 0) if it has none."""
+    found = _SICI.search(text, begin) if "<" in text or "[" in text else None
+    return found.span() if found else (0, 0)
+
+
+def is_cut(name: str) -> bool:
+    """Whether a name ends inside a SICI: in its contribution, in its control segment, or before its check character."""
+    if "<" not in name and "[" not in name:
+        return False
+    found = _SICI.search(name)
+    if found is None:
+        return _BEGUN.search(name) is not None
+    return found[1] is None or (name.endswith("-") and found.end() == len(name))
+
+
+def check_character(sici: str) -> str:
+    """The check character of a SICI that is written up to the last hyphen (appendix A, modulus 37).
+
+    381 of 486 registered names have it.
+    """
+    values = [_VALUES.find(c) if c in _VALUES else _MODULUS - 1 for c in reversed(sici.upper())]
+    return _VALUES[-(3 * sum(values[::2]) + sum(values[1::2])) % _MODULUS]
+
+
+def complete(name: str) -> tuple[str, ...]:
+    """The names that a name without its check character may be: with "#", which browsers cut off, and as computed."""
+    if not _WITHOUT_CHECK.search(name):
+        return ()
+    item = _ITEM.search(name)
+    computed = check_character(item[1]) if item else "#"
+    return tuple(dict.fromkeys((f"{name}#", name + computed)))
+
+
+def without_link(text: str) -> str:
+    """10.1000/74<947:ABC>http://2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a program linked the host 2.0.CO."""
+    return _LINK.sub(lambda link: link[1] or link[2] or link[3] or "", text) if ">" in text or "]" in text else text
+
+
+def restore_angle_brackets(text: str) -> str:
+    """10.1000/74«947:ABC»2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: other signs around the contribution."""
+    return text if text.isascii() else _OTHER_ANGLES.sub(r"<\1>", text)
+
+
+def join_segments(text: str) -> str:
+    """10.1000/74 <947:ABC>2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a line was broken between two segments."""
+    return _BLANK_INSIDE.sub(r"\1\2", _BLANK.sub("", text)) if ";" in text or "[" in text or "<" in text else text
+
+
+def with_other_brackets(text: str) -> str:
+    """10.1000/74[947:ABC]2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: the brackets of a SICI, in either direction."""
+    return text if "(SICI)" in text.upper() and "[" not in text else _BRACKETS.sub(_change_brackets, text)
+
+
+def _change_brackets(found: re.Match[str]) -> str:
+    return f"<{found[2]}>" if found[1] == "[" else f"[{found[2]}]"
+
 
 #: The most characters that are cut from the end.
 _MAX_ENDINGS: Final = 16
@@ -178,7 +279,7 @@ def _cut(text: str, end: re.Pattern[str]) -> str:
         return text
     found = end.search(text, name.end())
     if found:
-        begin, close = sici.find_span(text, name.end())
+        begin, close = find_span(text, name.end())
         # A tag of XML with a namespace, </dc:title>, looks like a contribution, and is an end.
         if begin < found.start() < close:
             found = end.search(text, close)
@@ -329,3 +430,68 @@ def _is_ending(text: str) -> bool:
     if last == "#":
         return not text.endswith("-#")
     return last in ENDINGS or (last > "\x7f" and unicodedata.category(last).startswith(_OTHER_ENDINGS))
+
+
+#: Characters after a name that decide whether it ends there.
+MAX_LOOK: Final = 64
+
+#: The signs of 110,816 registered names, and "&", which one publisher uses. Any other is a foreign sign.
+_USUAL: Final = re.compile(r"(?:[\w./()<>:;\[\]+#-]|&(?=[0-9]{1,2}_))*", re.ASCII)
+#: Another prefix or a URL in a suffix. The name that is meant may begin there, or end before it.
+_SECOND: Final = re.compile(r"/10\.[0-9]{4,9}/|://")
+#: Words before a number of another kind: of a telephone, of an operating system (User-Agent), of a host.
+_OTHER_NUMBER: Final = re.compile(
+    r"(?<![a-z])(?:t[e\u00e9]l(?:[e\u00e9](?:phone|fono)|efon)?|phone|fax|mobile|os x|ip)\.?:?\s?\Z", re.IGNORECASE
+)
+#: A number and a unit, 10.2345/kg, if it stands in a sentence without a label.
+_RATE: Final = re.compile(r"10\.[0-9.]{4,9}/[a-z]{1,3}", re.IGNORECASE)
+_UNLABELLED: Final = re.compile(r"(?<!doi)(?<!doi[:.])\s\Z", re.IGNORECASE)
+#: No registered name ends with one of these. The name goes on in the next line.
+_BREAKS: Final = ("-", "_")
+_PAIRS: Final = ("()", "[]", "<>")
+#: What may still be part of a name if it follows without a blank: a letter, a digit, a plus sign.
+_GLUED: Final = re.compile(r"[0-9A-Za-z+]")
+#: Letters after a digit are the end of a name, or a word that follows without a blank. Letters from a to f alone are
+#: hexadecimal digits.
+_LETTERS: Final = re.compile(r"(?<=[0-9])(?:[A-Z]{2,6}|(?![a-f]{1,6}\Z)[a-z]{2,6})\Z")
+_WORD_AFTER: Final = re.compile(r"[^\S\r\n]{1,8}\S")
+#: A number after a blank. PDF readers write an underscore as a blank.
+_NUMBER: Final = re.compile(r"[^\S\r\n]{1,4}([0-9]{1,4})(?![0-9A-Za-z/]|\.[0-9])")
+#: A line that may go on with the name: not with a capital, a label, a URL, another name or the number of a list.
+_NEXT_LINE: Final = re.compile(
+    r"(\.?)[^\S\r\n]{0,8}\r?\n[^\S\r\n]{0,8}((?!10\.|doi|https?:|[0-9]{1,3}[.)\]])[0-9a-z(_/<-][^\s,;]{0,40})", re.ASCII
+)
+
+
+def is_certain(name: str, before: str, after: str) -> bool:
+    """Whether the name of a reading can be sure. `before` and `after` are MAX_LOOK characters around it, or fewer.
+
+    It cannot if its prefix is unlikely, if a word before it names another number, if a bracket in it has no partner, if
+    it has a foreign sign, if it ends inside a SICI, or if it may go on: with a glued word, after a blank with a number,
+    or after the end of its line.
+    """
+    return (
+        _USUAL.fullmatch(name) is not None
+        and USUAL_PREFIX.fullmatch(name.partition("/")[0]) is not None
+        and not name.endswith(_BREAKS)
+        and not _OTHER_NUMBER.search(before)
+        and not (_RATE.fullmatch(name) and _UNLABELLED.search(before))
+        and not _SECOND.search(name)
+        and all(name.count(opener) == name.count(closer) for opener, closer in _PAIRS)
+        and ("<" not in name or find_span(name) != (0, 0))
+        and not is_cut(name)
+        and not (_WORD_AFTER.match(after) and _LETTERS.search(name))
+        and not (after and (_GLUED.match(after) or _NUMBER.match(after) or _NEXT_LINE.match(after)))
+    )
+
+
+def read_on(name: str, after: str) -> Iterator[tuple[str, str]]:
+    """What else a name may be, each with its rule: a whole SICI, without a glued word, with the next number or line."""
+    for whole in complete(name):
+        yield whole, "sici-check"
+    if (letters := _LETTERS.search(name)) and _WORD_AFTER.match(after):
+        yield name[: letters.start()], "next-word"
+    if number := _NUMBER.match(after):
+        yield f"{name}_{number[1]}", "underscore"
+    if line := _NEXT_LINE.match(after):
+        yield name + line[1] + line[2].rstrip(".)"), "line-end"

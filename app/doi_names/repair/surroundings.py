@@ -3,10 +3,97 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from html import unescape
+from itertools import islice
 from typing import Final
+from urllib.parse import unquote
 
-from doi_names.repair import sici
+from doi_names.name import questionable
+from doi_names.repair import ends as sici
 from doi_names.repair.prefix import BEGINNING, NAME, NOT_SHORT, PREFIX
+
+# A long dash before a letter separates the parts of a sentence.
+# All repetitions are bounded: a search that backtracks over an unbounded one takes quadratic time.
+_DASHES: Final = re.compile(
+    r"[-\u00ad]{0,4}(?:[\u2010-\u2013\u2043\u2212\ufe58\ufe63]|[\u2014\u2015](?![A-Za-z]))[-\u00ad\u2010-\u2015\u2212]{0,4}(?!\Z|\s\D)"
+)
+#: U+FF01 to U+FF5E, Fullwidth Exclamation Mark to Fullwidth Tilde, in the order of ASCII; U+3000; dots.
+_FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
+    0x3000: " ",
+    0x2024: ".",
+    0x3002: ".",
+    0xFF61: ".",
+}
+#: RFC 3676, section 4.5.
+_QUOTED_LINE: Final = re.compile(r"\n[ \t]{0,8}(?:>[ \t]?){1,8}")
+#: A line of an e-mail goes on (RFC 2045, section 6.7).
+_SOFT_BREAK: Final = re.compile(r"=\r?\n(?=\S)")
+#: The zeros of decimal digits (Unicode, category Nd) of scripts that write numbers with their own, and U+066B, Arabic
+#: Decimal Separator.
+_ZEROS: Final = (
+    0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xE50, 0xED0, 0xF20, 0x1040,
+    0x17E0, 0x1810,
+)  # fmt: skip
+OTHER_DIGITS: Final = {zero + digit: str(digit) for zero in _ZEROS for digit in range(10)} | {0x66B: "."}
+#: Fraction Slash, Division Slash, Big Solidus, Box Drawings Light Diagonal.
+_SLASHES: Final = dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
+#: What is one character for one: a text keeps its places.
+PLAIN: Final = _FULL_WIDTH | OTHER_DIGITS | _SLASHES
+#: Much Less-Than and Much Greater-Than, angle brackets of mathematics and of East Asia, single angle quotation marks.
+_ANGLES: Final = dict.fromkeys("\u226a\u27e8\u2329\u3008\u2039", "<") | dict.fromkeys(
+    "\u226b\u27e9\u232a\u3009\u203a", ">"
+)
+_ANGLE: Final = re.compile(rf"\\{{0,8}}([{''.join(_ANGLES)}])")
+#: The end of a line inside a word.
+_DIVIDED: Final = re.compile(r"\u00ad\s{1,4}")
+#: U+FB00 to U+FB06.
+_LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
+
+
+def with_plain_blanks(text: str) -> str:
+    """The text with one blank for each run of white space, and for the mark of a quoted line of an e-mail."""
+    return " ".join(_QUOTED_LINE.sub(" ", _SOFT_BREAK.sub("", text)).split())
+
+
+def without_full_width(text: str) -> str:
+    """１０．１０００／１８２ -> 10.1000/182: the wide forms of East Asian fonts."""
+    return text if text.isascii() else text.translate(_FULL_WIDTH)
+
+
+def with_ascii_digits(text: str) -> str:
+    """١٠.١٠٠٠/١٨٢ -> 10.1000/182: the digits of another script."""
+    return text if text.isascii() else text.translate(OTHER_DIGITS)
+
+
+def without_ligatures(text: str) -> str:
+    """10.1000/conﬁned -> 10.1000/confined: two letters that a font joins, as PDF has them."""
+    return text if text.isascii() else text.translate(_LIGATURES)
+
+
+def with_slashes(text: str) -> str:
+    """10.1000⁄182 -> 10.1000/182: another character that looks like a slash."""
+    return text if text.isascii() else text.translate(_SLASHES)
+
+
+def with_hyphens(text: str) -> str:
+    """10.1000/1–8 -> 10.1000/1-8: a typographic dash, with or without soft hyphens beside it."""
+    return text if text.isascii() else _DASHES.sub("-", text)
+
+
+def with_angle_brackets(text: str) -> str:
+    """10.1000/a≪b≫c -> 10.1000/a<b>c: other characters that look like angle brackets."""
+    return text if text.isascii() else _ANGLE.sub(lambda found: _ANGLES[found[1]], text)
+
+
+def without_invisible(text: str) -> str:
+    """10.1000/1\u200b82 -> 10.1000/182: every character that is not graphic, except white space."""
+    if text.isprintable():
+        return text
+    text = _DIVIDED.sub("", text)
+    dropped = {point.character for point in questionable(text)}
+    return "".join(c for c in text if c.isspace() or (c not in dropped and unicodedata.category(c) not in ("Cc", "Cs")))
+
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&+\s(\[>/\\])10\.[0-9]{4,9}/", _CASELESS)
@@ -138,4 +225,107 @@ def without_own_url(text: str, own_hosts: frozenset[str]) -> str:
         after = rest[len(host) :].removeprefix(":443").removeprefix(":80")
         if after.startswith("/"):
             return after.lstrip("/")
+    return text
+
+
+_PROGRAM_FLAGS: Final = re.IGNORECASE | re.ASCII
+_LATEX_ESCAPE: Final = re.compile(
+    r"""\{\\(?P<braced>[_&%#$<>])\}
+      | \{(?P<bare>[][<>_&%\#])\}
+        # Markdown escapes any punctuation (CommonMark 0.31, section 2.4).
+      | \\{1,4}(?=[_&%#${}<>.:;+~-]|[\[\]](?=[0-9]))
+      | \$(?P<math>[<>_])\$
+      | \{\\text(?P<braced_word>less|greater|underscore)\}
+      | \\text(?P<word>less|greater|underscore)(?:\{\}|[ ])?
+      | \\(?P<slash>slash)(?:\{\}|[ ])?
+      | \\ensuremath\{(?P<ensured>[<>])\}
+      | \\text(?P<dash>endash)(?:\{\}|[ ])
+      | \\(?P<opener>\()(?=[^()\s]{1,64}\\\))
+      | \\(?P<closer>\))""",
+    re.VERBOSE,
+)
+_LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-", "slash": "/"}
+#: RFC 8259, section 7 (JSON), also of a slash, and the same with two digits (ECMAScript, HexEscapeSequence).
+_ESCAPE: Final = re.compile(r"\\{1,4}(?:u([0-9a-f]{4})|x([0-9a-f]{2})|(/)(?=[^\s\\]))", re.IGNORECASE)
+_SURROGATES: Final = range(0xD800, 0xE000)
+_BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
+_BREAK_TAG: Final = re.compile(r"<wbr\s?/?>", re.IGNORECASE)
+#: Elements of HTML and JATS that change how a part of a name looks. Superscripts are footnotes.
+_INLINE: Final = re.compile(
+    r"<(b|i|em|u|strong|span|font|mark|tt|code|bold|italic|underline|monospace)(?:\s[^<>]{0,200})?>([^<>\s]{1,100})</\1>",
+    _PROGRAM_FLAGS,
+)
+#: Part of a name that looks like a host, such as journal.pone.org, with a link to it, in Markdown.
+_HOST_LINK: Final = re.compile(
+    r"(?<=[^\s(])\[(?:https?://)?([^\s\[\]()/]{1,60})\]\((?:https?://)?\1/?\)(?=[^\s.,;)])", _PROGRAM_FLAGS
+)
+#: Parameters of a query that are read.
+_MAX_PARAMETERS: Final = 32
+
+
+def without_html_entities(text: str) -> str:
+    """10.1000/a&lt;b -> 10.1000/a<b: also a tag that allows a line break inside the name."""
+    return _BREAK_TAG.sub("", unescape(text))
+
+
+def without_latex_escapes(text: str) -> str:
+    r"""10.1000/18\_2 -> 10.1000/18_2"""
+    return _LATEX_ESCAPE.sub(_write_latex_character, text) if "\\" in text or "$" in text or "{" in text else text
+
+
+def _write_latex_character(found: re.Match[str]) -> str:
+    character = found[found.lastgroup] if found.lastgroup else ""
+    return _LATEX_WORDS.get(character, character)
+
+
+def with_slash_for_backslash(text: str) -> str:
+    r"""10.1000\182 -> 10.1000/182"""
+    found = _BACKSLASH.search(text) if "\\" in text else None
+    # Inside a suffix, 10.2889 is a page, and its backslash begins an escape.
+    if not found or PREFIX.search(text, 0, found.start()):
+        return text
+    return f"{text[: found.start()].replace(chr(92), '/')}{found[1]}/{text[found.end() :]}"
+
+
+def without_escapes(text: str) -> str:
+    r"""10.1000/a\u003cb -> 10.1000/a<b: an escape of JSON or of a programming language."""
+    return _ESCAPE.sub(_write_escaped_character, text) if "\\" in text else text
+
+
+def _write_escaped_character(escape: re.Match[str]) -> str:
+    if escape[3]:
+        return "/"
+    code = int(escape[1] or escape[2], 16)
+    character = chr(code) if code not in _SURROGATES else "\ufffd"
+    return character if character.isprintable() else " "
+
+
+def without_links(text: str) -> str:
+    """10.1000/74<947:ABC>http://2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a part that a program linked as a host."""
+    return _HOST_LINK.sub(r"\1", sici.without_link(text)) if "http" in text else text
+
+
+def without_inline_tags(text: str) -> str:
+    """10.1000/<b>182</b>-3 -> 10.1000/182-3: tags that change how a part of the name looks."""
+    return _INLINE.sub(r"\2", text) if "</" in text else text
+
+
+def decode_again(text: str) -> str:
+    """10.1000%2F182 -> 10.1000/182: a name that was encoded twice. Malformed escapes are left as they are."""
+    if "%" not in text:
+        return text
+    try:
+        decoded = unquote(text, errors="strict")
+    except UnicodeError:
+        return text
+    return decoded if decoded == text else with_plain_blanks(decoded)
+
+
+def parameter_value(text: str) -> str:
+    """https://example.org/?doi=10.1000%2F182&y=1 -> 10.1000/182: the first parameter of a query that has a name."""
+    _, _, query = text.partition("?")
+    for parameter in islice(query.split("&"), _MAX_PARAMETERS):
+        _, _, value = parameter.partition("=")
+        if "10." in value and NAME.search(decoded := unquote(value, errors="replace")):
+            return decoded
     return text

@@ -9,20 +9,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from doi_proxy.assembly.core import build_pages
+from doi_proxy.assembly.core import assemble, build_pages, describe_left_file, open_cache
 from doi_proxy.assembly.features import installed, upstream_kinds
-from doi_proxy.assembly.resolving import assemble
 from doi_proxy.assembly.settings import Settings, validate
 from doi_proxy.assembly.settings.sources import SourcedValue
-from doi_proxy.assembly.stores import describe_left_file, open_cache
 from doi_proxy.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
 from doi_proxy.features.feature import require_libraries
-from doi_proxy.store.url import find_store_file
+from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Check, Finding, Inspection
-from doi_proxy.system.redaction import redact
+from doi_proxy.system.options import redact
 from doi_proxy.upstream import upstream_log
-from doi_proxy.upstream.remedies import CORRECT_ADDRESS, find_remedy
 from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery
+from doi_proxy.upstream.upstream_log import CORRECT_ADDRESS, find_remedy
 from doi_proxy.web.pages import Pages
 
 _SQLITE: Final = "sqlite:///"

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from doi_proxy.assembly.core import describe_left_file, open_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import describe_left_file, open_cache
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, StoreError
-from doi_proxy.store.url import find_store_file
-from doi_proxy.system.redaction import redact
+from doi_proxy.store.file import find_store_file
+from doi_proxy.system.options import redact
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Observers
@@ -71,7 +71,7 @@ class CommandStores:
             raise ConfigurationError(
                 "--mode sealed: a sealed proxy does not query the upstream; run this command with --mode online"
             )
-        from doi_proxy.upstream.bulk_source import BulkSource  # noqa: PLC0415 - see _open
+        from doi_proxy.upstream.source import BulkSource  # noqa: PLC0415 - see _open
 
         async with self._open(self._for_command(), observers, BulkSource) as core:
             yield core
@@ -120,8 +120,12 @@ class CommandStores:
     ) -> AsyncIterator[Core]:
         """The core with the timeouts of a command, whose store must not fail; or as it `is_service`."""
         # A command that only reads the store needs no upstream and no feature, whose import takes a second.
-        from doi_proxy.assembly.core import SuppliedParts, open_core  # noqa: PLC0415
-        from doi_proxy.assembly.resolving import UNOBSERVED, read_resolver_timeouts  # noqa: PLC0415
+        from doi_proxy.assembly.core import (  # noqa: PLC0415
+            UNOBSERVED,
+            SuppliedParts,
+            open_core,
+            read_resolver_timeouts,
+        )
 
         if not settings.store_url.startswith("memory:"):
             # A service with this store may query the upstream too, which is to see one client.

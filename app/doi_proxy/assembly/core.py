@@ -5,23 +5,32 @@ from __future__ import annotations
 import resource
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from shutil import disk_usage
 from typing import Final
 from urllib.parse import urlsplit
 
-from doi_proxy.assembly.features import Features, text_folders
+from doi_proxy.assembly.features import Features, find_records, store_openers, text_folders, upstream_kinds
 from doi_proxy.assembly.lifecycle import Lifecycle
-from doi_proxy.assembly.resolving import UNOBSERVED, assemble
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.upstreams import read_budget_limits
+from doi_proxy.assembly.settings.upstream import MIN_STORE_BYTES
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.missed import LateStore
+from doi_proxy.cache.store import Store, StoreUnavailable
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.endpoints.fair_lock import FairLock
-from doi_proxy.features.feature import Context, Core, Observers, Opened
+from doi_proxy.endpoints.operators import FairLock
+from doi_proxy.errors import ConfigurationError, StoreError
+from doi_proxy.features.feature import Context, Core, Observers, Opened, SourceContext
 from doi_proxy.resolver.destination import Destinations
-from doi_proxy.resolver.fetcher import ResolverTimeouts
-from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.which_ra import WhichRa
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
+from doi_proxy.resolver.resolution import Proofs, TtlPolicy
+from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server.connections import (
     BODY_TIMEOUT,
     HEAD_TIMEOUT,
@@ -31,21 +40,378 @@ from doi_proxy.server.connections import (
     ConnectionLimits,
     Connections,
 )
+from doi_proxy.server.listening import trusted_addresses
 from doi_proxy.server.prepared_answers import PreparedAnswers
-from doi_proxy.server.proxies import trusted_addresses
-from doi_proxy.system.events import EventLog
-from doi_proxy.system.meter import Meter
+from doi_proxy.store.file import StoreOptions, find_store_file, open_store, read_store_path
+from doi_proxy.store.stored_entry import STORE_FORMAT
+from doi_proxy.system.check import EventLog, Meter
 from doi_proxy.system.version import read_version
-from doi_proxy.upstream.budget import LocalBucket
-from doi_proxy.upstream.source import Source
+from doi_proxy.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, LocalBucket
+from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
+from doi_proxy.upstream.counted_bucket import CountedBucket
+from doi_proxy.upstream.guard import (
+    Breaker,
+    Guard,
+    GuardedAgencies,
+    Pause,
+    RoutedSource,
+    Upstream,
+    UpstreamApi,
+    UpstreamHealth,
+)
+from doi_proxy.upstream.source import AgencySource, Priority, SealedSource, Source, Verification, read_loop_id
+from doi_proxy.upstream.upstream_log import UpstreamLog
 from doi_proxy.web.api import RestApi
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.error_handlers import ErrorPages
 from doi_proxy.web.name_pages import NamePages
-from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import Link, Pages
-from doi_proxy.web.redirect import Redirects
+from doi_proxy.web.problem import ErrorPages
+from doi_proxy.web.redirect import Face, Redirects
+from doi_proxy.web.request_path import client_of
 from doi_proxy.web.stage import Stage
+
+#: Timeout of a Valkey or Redis command, in seconds. A server in the same network answers in a millisecond, and
+#: after this time an upstream query is as fast.
+STORE_TIMEOUT: Final = 0.1
+
+
+def open_cache(
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+    observer: Callable[[str], None] | None = None,
+    *,
+    read_only: bool = False,
+    timeout: float | None = None,
+) -> TieredStore:
+    """The cache of a command. Raises ConfigurationError for a URL or a file that cannot be used."""
+    try:
+        store = _open_store(settings, clock, read_only=read_only, timeout=timeout)
+    except StoreError as error:
+        raise _refuse(error) from error
+    return _build_cache(settings, clock, observer, store)
+
+
+def open_service_cache(
+    settings: Settings, clock: Callable[[], float] = time.time, observer: Callable[[str], None] | None = None
+) -> TieredStore:
+    """The cache of a service. A store that cannot be opened now is tried again while the service runs, and is only
+    read until then, if it can be. So is one whose file is lost later.
+
+    Raises ConfigurationError for a URL or a file that can never be used.
+    """
+    open_again = partial(_open_store, settings, clock)
+    try:
+        return _build_cache(settings, clock, observer, open_again(), LateStore(open_again, clock))
+    except StoreUnavailable as error:
+        late = LateStore(open_again, clock, error.message)
+    except StoreError as error:
+        raise _refuse(error) from error
+    readable = None
+    with suppress(StoreError):
+        readable = _open_store(settings, clock, read_only=True)
+    return _build_cache(settings, clock, observer, readable, late)
+
+
+def _open_store(
+    settings: Settings, clock: Callable[[], float], *, read_only: bool = False, timeout: float | None = None
+) -> Store | None:
+    file = find_store_file(settings.store_url)
+    before = _count_bytes(file)
+    max_bytes = fitting_bytes(settings, file, before)
+
+    def find_freed() -> int:
+        return max(0, fitting_bytes(settings, file, before) - max_bytes)
+
+    seconds = STORE_TIMEOUT if timeout is None else timeout
+    options = StoreOptions(clock, max_bytes, seconds, read_only, find_records, find_freed)
+    return open_store(settings.store_url, options, store_openers())
+
+
+def _count_bytes(path: Path | None) -> int:
+    with suppress(OSError):
+        return path.stat().st_size if path is not None and path.is_file() else 0
+    return 0
+
+
+def describe_left_file(settings: Settings) -> str | None:
+    """Why the store is not in the file of `store_url`. None if it is."""
+    named, used = read_store_path(settings.store_url), find_store_file(settings.store_url)
+    if named == used:
+        return None
+    return (
+        f"{named} is a store of another format than {STORE_FORMAT}, or a database of another program; it is not"
+        f" changed, and the store is {used}"
+    )
+
+
+def fitting_bytes(settings: Settings, file: Path | None, before: int | None = None) -> int:
+    """The size of the SQLite store: `store_max_bytes`, but at most what it has and half of the free disk.
+
+    `file` is the store. `before` is what it had when it was opened. What it has taken since then counts as free.
+    """
+    most = settings.store_max_bytes
+    folder = None if file is None else next((parent for parent in file.absolute().parents if parent.is_dir()), None)
+    if file is None or folder is None:
+        return most
+    try:
+        present = _count_bytes(file)
+        first = present if before is None else before
+        return max(MIN_STORE_BYTES, min(most, first + (present - first + disk_usage(folder).free) // 2))
+    except OSError:
+        return most
+
+
+def _build_cache(
+    settings: Settings,
+    clock: Callable[[], float],
+    observer: Callable[[str], None] | None,
+    store: Store | None,
+    late: LateStore | None = None,
+) -> TieredStore:
+    return TieredStore(
+        MemoryStore(settings.cache_memory_bytes, clock=clock),
+        store,
+        clock=clock,
+        ceiling=settings.cache_ttl_ceiling,
+        observer=observer,
+        only_verified=settings.upstream_verify == "always",
+        late=late,
+    )
+
+
+def _refuse(error: StoreError) -> ConfigurationError:
+    return ConfigurationError(f"the store cannot be opened: {error.message}")
+
+
+#: The schemes of the HTTP API. Features open the others.
+_HTTP: Final = frozenset({"http", "https"})
+#: Upstreams of one process, those of earlier local records included.
+MAX_UPSTREAMS: Final = 100
+#: The highest privacy level at which a log may contain DOI names.
+_NAMES_IN_LOG: Final = 2
+#: The longest first pause after a 429 or 503 with Retry-After, in seconds. It doubles with each further one, up to an
+#: hour, until the upstream answers.
+FIRST_PAUSE: Final = 60.0
+_LONGEST_PAUSE: Final = 3_600.0
+#: Upstream queries of one client that can wait, twice as many as the default budget admits while they wait. One more is
+#: answered 429.
+MOST_WAITING: Final = 100
+#: Seconds that a query waits for the budget if no person waits for its answer.
+_UNATTENDED_TIMEOUT: Final = 60.0
+
+
+class _Upstreams:
+    """Opens each upstream once, behind a guard, with one budget for all."""
+
+    def __init__(self, settings: Settings, context: SourceContext, observers: Observers) -> None:
+        self._settings = settings
+        self._context = context
+        self._observers = observers
+        self._timeouts = read_queue_timeouts()
+        self.guards: dict[str, Guard] = {}
+        self.agencies: dict[str, AgencySource] = {}
+
+    def open(self, url: str) -> Source:
+        """The upstream at a URL. Raises ConfigurationError."""
+        if url not in self.guards:
+            if len(self.guards) >= MAX_UPSTREAMS:
+                raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
+            self.guards[url] = self._open_guard(url, len(self.guards) + 1)
+        return self.guards[url]
+
+    def _open_guard(self, url: str, number: int) -> Guard:
+        settings, context, observers = self._settings, self._context, self._observers
+        if observers.exchanges is not None and is_signed(url):
+            context = replace(context, observer=observers.exchanges(number))
+        api = _open_api(settings, url, context)
+        health = UpstreamHealth(
+            Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
+            Pause(FIRST_PAUSE, _LONGEST_PAUSE),
+            _upstream_log(settings, number, url),
+        )
+        record = observers.upstream(number) if observers.upstream else None
+        # A route leads to the server of its prefixes. A default upstream, or a URL without a host, has many behind it.
+        server = url if urlsplit(url).hostname and url not in settings.upstream_url else ""
+        guard = Guard(
+            api, health, context.budget, time.monotonic, timeouts=self._timeouts, record_query=record, server=server
+        )
+        # Handle servers have no Which RA service.
+        if isinstance(api, HandleClient):
+            self.agencies[url] = GuardedAgencies(api, guard)
+        return guard
+
+
+def open_upstream(
+    settings: Settings,
+    cache: TieredStore,
+    policy: TtlPolicy,
+    clock: Callable[[], float],
+    *,
+    observers: Observers,
+) -> Upstream:
+    """The upstreams behind their breakers and one budget. Raises ConfigurationError."""
+    budget = Budget(read_budget_limits(settings), time.monotonic, bucket=_open_counted_bucket(settings, cache))
+    if settings.mode == "sealed":
+        return Upstream(SealedSource(), SealedSource(), {}, budget)
+    context = SourceContext(budget, cache, policy, clock)
+    upstreams = _Upstreams(settings, context, observers)
+    default = [upstreams.open(url) for url in settings.upstream_url]
+    routes = {prefix: upstreams.open(url) for prefix, url in settings.upstream_route_urls.items()}
+    is_routed = len(default) > 1 or routes or settings.value("local_records") is not None
+    source: Source = RoutedSource(routes, default) if is_routed else default[0]
+    agencies = upstreams.agencies
+    which_ra = next((agencies[url] for url in settings.upstream_url if url in agencies), None)
+    return Upstream(source, which_ra, upstreams.guards, budget, upstreams.open)
+
+
+def read_budget_limits(settings: Settings) -> BudgetLimits:
+    """The limits of upstream queries of one instance: an equal part, but the whole rate where a store counts them."""
+    return BudgetLimits(
+        rate=settings.upstream_rate / (1 if _counts_queries(settings) else settings.instances),
+        burst=max(1.0, settings.upstream_burst / settings.instances),
+        max_concurrency=max(1, settings.upstream_max_concurrency // settings.instances),
+        reserved_for_people=RESERVED_SHARE,
+        most_of_client=MOST_WAITING,
+    )
+
+
+def is_signed(url: str) -> bool:
+    """Whether the answers of the upstream at this URL can be signed."""
+    scheme = urlsplit(url).scheme
+    if scheme in _HTTP:
+        return False
+    kind = upstream_kinds().get(scheme)
+    return kind is not None and kind.is_signed
+
+
+def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamApi:
+    scheme = urlsplit(url).scheme
+    if scheme not in _HTTP:
+        kind = upstream_kinds().get(scheme)
+        if kind is None:
+            raise ConfigurationError(
+                f"upstream_url: {scheme}: needs a feature that is not part of this installation; install doi-proxy "
+                "again, or name an https: URL"
+            )
+        api: UpstreamApi = kind.open(settings, url, context)
+        return api
+    if settings.upstream_verify == "always":
+        # Settings refuse it too. This one is a route of the local records.
+        raise ConfigurationError(
+            f"upstream_verify = 'always' needs handle servers, but {urlsplit(url).hostname} is an HTTP API; name "
+            "hdl://host:port instead, or set upstream_verify to lookups"
+        )
+    identity = ClientIdentity(f"doi-proxy/{read_version()}", settings.upstream_contact, read_loop_id())
+    options = HttpOptions(
+        total_timeout=settings.upstream_timeout,
+        ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
+    )
+    return HandleClient(url, identity, options, clock=time.time, may_ask_again=context.budget.admit_retry)
+
+
+def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
+    # Only the host, because a URL may contain a password.
+    label = f"upstream {number} ({urlsplit(url).hostname or 'handle servers'})"
+    return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= _NAMES_IN_LOG)
+
+
+def read_queue_timeouts() -> Mapping[Priority, float]:
+    """How long a query waits for the budget, in seconds, by who waits for the answer."""
+    return {
+        Priority.PERSON: QUEUE_TIMEOUT,
+        Priority.BULK: _UNATTENDED_TIMEOUT,
+        Priority.BACKGROUND: _UNATTENDED_TIMEOUT,
+    }
+
+
+def _counts_queries(settings: Settings) -> bool:
+    return urlsplit(settings.store_url).scheme not in ("memory", "sqlite")
+
+
+def _open_counted_bucket(settings: Settings, cache: TieredStore) -> CountedBucket | None:
+    """The tokens that the instances count in a server of their store. None without one."""
+    if not _counts_queries(settings):
+        return None
+    limits = read_budget_limits(settings)
+    spend = partial(cache.spend, "queries")
+    return CountedBucket(spend, limits.rate, limits.burst, settings.instances, time.monotonic)
+
+
+#: Seconds to wait for the upstream before a stale record is served instead. A reader does not leave in two seconds, and
+#: clients of the handle API time out after a few.
+STALE_TIMEOUT: Final = 1.8
+#: Seconds before the next query for a name that is served stale after a failed query. A popular name costs a failing
+#: upstream two queries a minute.
+RECHECK: Final = 30.0
+#: Seconds before the next query for a name that the upstream refused, or whose record is unreadable.
+FAILURE_TTL: Final = 15.0
+#: Memory for the names whose queries failed, in bytes.
+_FAILURE_BYTES: Final = 4 * 1024 * 1024
+
+UNOBSERVED: Final = Observers()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one process."""
+
+    settings: Settings
+    cache: TieredStore
+    upstream: Upstream
+    resolver: Resolver
+
+
+def assemble(
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+    observers: Observers = UNOBSERVED,
+    *,
+    cache: TieredStore | None = None,
+    wrap_source: Callable[[Source], Source] | None = None,
+    timeouts: ResolverTimeouts | None = None,
+) -> Parts:
+    """The parts that resolve names, without HTTP. Raises ConfigurationError.
+
+    `cache` takes the place of the cache that the settings name. `wrap_source` returns the source that the resolver
+    queries, given the upstream. `timeouts` take the place of the usual ones.
+    """
+    cache = cache or open_cache(settings, clock, observers.store)
+    policy = read_ttl_policy(settings)
+    upstream = open_upstream(settings, cache, policy, clock, observers=observers)
+    resolver = Resolver(
+        cache,
+        wrap_source(upstream.source) if wrap_source else upstream.source,
+        clock,
+        options=ResolverOptions(
+            policy,
+            timeouts or read_resolver_timeouts(),
+            proofs=Proofs(read_verification(settings)),
+        ),
+        failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
+        observer=observers.resolver,
+    )
+    return Parts(settings, cache, upstream, resolver)
+
+
+def read_ttl_policy(settings: Settings) -> TtlPolicy:
+    """The limits of a record's lifetime."""
+    return TtlPolicy(
+        floor=settings.cache_ttl_floor,
+        ceiling=settings.cache_ttl_ceiling,
+        negative=settings.cache_negative_ttl,
+        grace=settings.cache_grace,
+    )
+
+
+def read_verification(settings: Settings) -> Verification:
+    """Which answers are verified: none without handle servers."""
+    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
+    return settings.upstream_verify if any(map(is_signed, urls)) else "never"
+
+
+def read_resolver_timeouts() -> ResolverTimeouts:
+    """How long the resolver waits."""
+    return ResolverTimeouts(upstream=STALE_TIMEOUT, recheck=RECHECK)
+
 
 #: The share of the upstream's budget for look-ups that no client requested, of all pages, problems and lists together.
 _BACKGROUND_SHARE: Final = 0.05

@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Set
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from types import TracebackType
 from typing import Any, Final
+
+import msgspec
 
 from doi_proxy.assembly.settings import Settings, mask_settings
 from doi_proxy.assembly.settings.sources import names_from_files
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.feature import Core
+from doi_proxy.system.check import Service
 from doi_proxy.system.files import explain_failure
+from doi_proxy.web.pages import Pages
 
 log = logging.getLogger(__name__)
 
@@ -133,3 +144,117 @@ def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Setting
 
 def _join(names: set[str]) -> str:
     return ", ".join(sorted(names)) or "none"
+
+
+_TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: The journal has the time of each line.
+_TIME: Final = "%(asctime)s "
+#: Priorities of the journal (sd-daemon(3), syslog(3)) by the lowest severity that has them.
+_PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+_DEBUG_PRIORITY: Final = 7
+_STANDARD_ERROR: Final = 2
+
+
+class JSONFormatter(logging.Formatter):
+    """Formats a record as one JSON object without line breaks: time, level, logger, message and, if any, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"time": time, "level": record.levelname.lower(), "logger": record.name}
+        line["message"] = _encodable(record.getMessage().strip())
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = _encodable(self.formatException(record.exc_info))
+        if record.stack_info:
+            line["stack"] = _encodable(self.formatStack(record.stack_info))
+        return msgspec.json.encode(line).decode()
+
+
+class JournalFormatter(logging.Formatter):
+    """Begins each line of another formatter with its priority, such as `<4>`, which the journal of systemd reads."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record. A traceback has several lines, and each is an entry of the journal."""
+        found = (priority for level, priority in _PRIORITIES if record.levelno >= level)
+        prefix = f"<{next(found, _DEBUG_PRIORITY)}>"
+        return "\n".join(prefix + line for line in self._formatter.format(record).split("\n"))
+
+
+def _open_formatter(log_format: str, *, is_journal: bool) -> logging.Formatter:
+    if not is_journal:
+        return JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT)
+    return JournalFormatter(JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT.removeprefix(_TIME)))
+
+
+def goes_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
+    """Whether a file is the stream to the journal that systemd names in JOURNAL_STREAM (systemd.exec(5))."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
+def begin_logging(settings: Settings) -> None:
+    """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash."""
+    handler = logging.StreamHandler()
+    is_journal = goes_to_journal(os.environ, _STANDARD_ERROR)
+    handler.setFormatter(_open_formatter(settings.log_format, is_journal=is_journal))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)
+    sys.excepthook = _log_crash
+
+
+def set_log_level(settings: Settings) -> None:
+    """Set the lowest severity that is logged."""
+    logging.getLogger().setLevel(settings.log_level.upper())
+
+
+def _log_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        logging.getLogger(__name__).critical("the program crashed; please report this", exc_info=(kind, error, trace))
+
+
+def _encodable(text: str) -> str:
+    # Python represents a file name that is not UTF-8 with lone surrogates, which cannot be encoded.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+#: What anyio runs on. The first streamed answer would import it in one turn of the event loop.
+_LATE: Final = "anyio._backends._asyncio"
+#: Seconds between two ticks of the services.
+TICK_INTERVAL: Final = 1.0
+
+
+@asynccontextmanager
+async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) -> AsyncIterator[None]:
+    """Start the services and run them. At the end, stop them in reverse, and close the parts of the core."""
+    await asyncio.to_thread(import_module, _LATE)
+    for service in services:
+        await service.start()
+    runs = (core.cache.watch(), _tick(services), pages.prepare(), *(service.run() for service in services))
+    tasks = [asyncio.create_task(run) for run in runs]
+    try:
+        yield
+    finally:
+        await end_tasks(tasks)
+        await core.resolver.close()
+        await core.upstream.source.aclose()
+        await core.cache.close()
+        for service in reversed(services):
+            await service.stop()
+
+
+async def _tick(services: Sequence[Service]) -> None:
+    while True:
+        due = time.perf_counter() + TICK_INTERVAL
+        await asyncio.sleep(TICK_INTERVAL)
+        late = max(0.0, time.perf_counter() - due)
+        for service in services:
+            service.tick(late)

@@ -8,7 +8,7 @@ from typing import Final, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 #: Bytes that an entry takes in the memory tier besides its key and its values: two objects, three floats, and its slot
 #: and its node in the ordered table. Measured over 100,000 entries, in resident memory.

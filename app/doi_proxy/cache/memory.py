@@ -8,11 +8,47 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import chain
 from typing import Final
+from zlib import crc32
 
-from doi_proxy.cache.doorkeeper import Doorkeeper
 from doi_proxy.cache.entry import Entry, bound_times, loses_proof
-from doi_proxy.cache.purges import EVERYTHING, NOT_FOUND, Purges, has_many_keys
-from doi_proxy.cache.store import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCEMENTS, Changes, StoreStats
+from doi_proxy.cache.store import (
+    EVERYTHING,
+    MAX_ANNOUNCED_BYTES,
+    MAX_ANNOUNCEMENTS,
+    NOT_FOUND,
+    Changes,
+    Purges,
+    StoreStats,
+    has_many_keys,
+)
+
+#: Bits of one generation, 256 KiB. A power of two.
+_BITS: Final = 2**21
+#: Names of one generation. Of the names that were not seen, at most an eighth counts as seen.
+SPAN: Final = 2**17
+
+
+class Doorkeeper:
+    """Remembers the last SPAN names that were seen, and up to twice as many. A few others count as seen as well."""
+
+    def __init__(self) -> None:
+        self._young = bytearray(_BITS // 8)
+        self._old = bytearray(_BITS // 8)
+        self._names = 0
+
+    def has_seen(self, key: str) -> bool:
+        """Whether a name was seen lately. It has been from now on."""
+        place = crc32(key.encode(errors="surrogatepass")) % _BITS
+        at, bit = place >> 3, 1 << (place & 7)
+        if self._young[at] & bit:
+            return True
+        was_seen = bool(self._old[at] & bit)
+        if self._names == SPAN:
+            self._old, self._young, self._names = self._young, bytearray(_BITS // 8), 0
+        self._young[at] |= bit
+        self._names += 1
+        return was_seen
+
 
 #: Bytes of one table, at most. CPython builds a table anew now and then: 4 ms at 12,500 entries, 75 ms at 400,000.
 _TABLE_BYTES: Final = 8 * 2**20

@@ -6,12 +6,117 @@ store is another one than before, it gets every record of memory.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
+from doi_proxy.cache import store as purges
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.purges import MAX_LATE_PURGES, Purges
-from doi_proxy.cache.purging import delete_purged
-from doi_proxy.cache.store import Store
+from doi_proxy.cache.store import MAX_LATE_PURGES, Purges, Store, change_note
+from doi_proxy.errors import StoreError
+from doi_proxy.system.check import Cause, Incidents
+
+log = logging.getLogger(__name__)
+
+
+class LateStore:
+    """Opens a store later. `open_store` raises StoreError while the store cannot be opened."""
+
+    def __init__(self, open_store: Callable[[], Store | None], clock: Callable[[], float], reason: str = "") -> None:
+        """`reason` says why the store could not be opened at the start. Without one, it is open.
+
+        `clock` gives seconds since the epoch.
+        """
+        self.reason = reason
+        self._open_store = open_store
+        self._clock = clock
+        self._began = clock()
+        #: The failures of the store that are logged.
+        self.incidents = Incidents("store")
+        #: The last reason that was logged. Empty if no failure is logged.
+        self._logged = ""
+        #: Set while the cache uses the store.
+        self.used = asyncio.Event()
+        if not reason:
+            self.used.set()
+
+    def lose(self, error: StoreError) -> None:
+        """The open store cannot be used any more."""
+        self.reason = self._logged = error.message
+        self._began = self._clock()
+        self.incidents.begin(self._began, Cause(error.cause))
+        self.used.clear()
+        log.error("%s", error.message)
+
+    async def open(self) -> Store | None:
+        """The store, None if it still cannot be opened. Each new reason is logged once."""
+        try:
+            store = await asyncio.to_thread(self._open_store)
+        except StoreError as error:
+            self.reason = error.message
+            if self.incidents.under_way is None:
+                self.incidents.begin(self._began, Cause(error.cause))
+            if self.reason != self._logged:
+                self._logged = self.reason
+                log.error(
+                    "%s New records are kept in memory alone; the store is tried again every second.", self.reason
+                )
+            return None
+        if self._logged:
+            seconds = max(0.0, self._clock() - self._began)
+            log.warning("The store is open after %.0f seconds, and gets the records that were kept in memory.", seconds)
+            self.incidents.end(self._clock())
+        self._logged = ""
+        return store
+
+    async def replace(self, before: Store | None) -> None:
+        """The cache uses the store. Close the one that it used before."""
+        self.used.set()
+        if before is not None:
+            with suppress(StoreError):
+                await before.close()
+
+
+#: The note with a line for each work, which begins with its key and a tab.
+WORKS: Final = "works"
+
+
+async def forget_works(store: Store, scopes: frozenset[str]) -> None:
+    """Drop the lines of names of scopes from the note of works."""
+    await change_note(store, WORKS, partial(_drop_lines, scopes))
+
+
+def _drop_lines(scopes: frozenset[str], note: bytes | None) -> bytes:
+    lines = (note or b"").decode("utf-8", "replace").split("\n")
+    return "\n".join(line for line in lines if scopes.isdisjoint(purges.scopes_of(line.partition("\t")[0]))).encode()
+
+
+async def delete_purged(store: Store, scope: str, at: float, *, announce: bool) -> None:
+    """Delete the entries of a scope that were fetched before a purge at `at`, which the store has missed.
+
+    With `announce`, the other instances have missed it too. Raises StoreError.
+    """
+    if scope == purges.UNKNOWN:
+        log.warning("The store is purged completely: it missed more than %d purges.", purges.MAX_LATE_PURGES)
+    if purges.has_many_keys(scope):
+        if announce:
+            await store.delete(scope)
+        async for entry in store.scan(scope if scope.endswith("/") else ""):
+            if entry.fetched_at <= at and (scope != purges.NOT_FOUND or entry.is_negative):
+                await store.delete(entry.key, announce=False)
+        await store.flush()
+        if announce:
+            await store.announce(scope)
+    elif (found := await store.get(scope)) is not None and found.fetched_at <= at:
+        await store.delete(scope)
+    elif announce:
+        await store.announce(scope)
+    if announce:
+        await forget_works(store, frozenset([scope]))
+
 
 #: Bytes of the keys that are kept one by one.
 MAX_BYTES: Final = 4 * 1024 * 1024

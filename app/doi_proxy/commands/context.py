@@ -75,7 +75,7 @@ class ParsedContext:
 
     def begin_logging(self) -> None:
         """See CommandContext."""
-        from doi_proxy.assembly.program_log import begin_logging
+        from doi_proxy.assembly.lifecycle import begin_logging
 
         begin_logging(self.settings)
 
@@ -84,7 +84,7 @@ class ParsedContext:
         self, changes: Mapping[str, Any], *, read_only: bool = False
     ) -> AsyncIterator[Application]:
         """See CommandContext."""
-        from doi_proxy.assembly.stores import open_cache
+        from doi_proxy.assembly.core import open_cache
         from doi_proxy.main import SuppliedParts, create
 
         settings = self.settings.model_copy(update=dict(changes))

@@ -48,7 +48,7 @@ def import_aiohttp() -> None:
     """Import aiohttp, which makes two TLS contexts, without the certificates of the system: 37 ms of the start.
 
     These contexts then trust no certificate. The program does not use them: whatever connects by TLS loads its own, by
-    doi_proxy.upstream.engine.load_authorities. A use of one by mistake would fail, and trust nothing.
+    doi_proxy.upstream.client.load_authorities. A use of one by mistake would fail, and trust nothing.
     """
     # The method of the base class comes back with the deletion.
     ssl.SSLContext.set_default_verify_paths = lambda _: None  # type: ignore[assignment,method-assign]

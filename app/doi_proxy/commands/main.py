@@ -188,8 +188,7 @@ def _add_settings(command: argparse.ArgumentParser, shown: Collection[str]) -> N
 def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] | None = None) -> None:
     """Add the flags of all settings, of which the help has those `shown`, by default all."""
     from doi_proxy.assembly.settings import Settings
-    from doi_proxy.system.options import DEPRECATED, flag_of, variable
-    from doi_proxy.system.setting_values import write_default
+    from doi_proxy.system.options import DEPRECATED, flag_of, variable, write_default
 
     title, text = "settings", "each is also an environment variable and a line of the TOML file"
     group = command.add_argument_group(title, text) if shown is None or shown else command

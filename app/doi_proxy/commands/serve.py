@@ -12,20 +12,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from doi_proxy.assembly.lifecycle import Lifecycle, reload_settings
-from doi_proxy.assembly.program_log import begin_logging
+from doi_proxy.assembly.core import describe_left_file, fitting_bytes
+from doi_proxy.assembly.lifecycle import Lifecycle, begin_logging, reload_settings
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import describe_left_file, fitting_bytes
 from doi_proxy.commands.imports import collect_nothing
 from doi_proxy.commands.signal_server import SignalServer, ignore_hangup
 from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier, read_watchdog, take_socket
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.main import create
 from doi_proxy.server import http_server
-from doi_proxy.server.certificate import Certificate
-from doi_proxy.server.certificate_check import find_certificate_problems
 from doi_proxy.server.listening import UNIX, listen, listen_at
-from doi_proxy.store.url import find_store_file
+from doi_proxy.server.tls import Certificate, find_certificate_problems
+from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Inspection, find_deprecated
 from doi_proxy.web.application import Application
 

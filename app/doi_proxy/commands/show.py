@@ -8,9 +8,7 @@ from typing import Any, Final, Literal
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.settings.sources import SourcedValue
-from doi_proxy.system.options import variable
-from doi_proxy.system.redaction import MASK, redact_value
-from doi_proxy.system.setting_values import write_value
+from doi_proxy.system.options import MASK, redact_value, variable, write_value
 
 Form = Literal["env", "toml"]
 

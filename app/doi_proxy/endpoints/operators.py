@@ -2,20 +2,161 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from difflib import get_close_matches
 from ipaddress import ip_network
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.routing import compile_path, get_name
 
-from doi_proxy.networks.network_list import EVERYONE, NetworkList
-from doi_proxy.web.client_network import read_address
-from doi_proxy.web.operations import Face
+from doi_names.name import InvalidName
+from doi_names.repair.exploration import Confidence
+from doi_proxy.errors import DoiProxyError, InvalidParameter, as_failure
+from doi_proxy.networks.allowed_addresses import EVERYONE, NetworkList
+from doi_proxy.rationing.shares import ShareTree
+from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
+from doi_proxy.web.languages import choose_language
+from doi_proxy.web.pages import Pages
+from doi_proxy.web.problem import error_problem, problem
+from doi_proxy.web.redirect import Face
 from doi_proxy.web.request import Request as WebRequest
-from doi_proxy.web.responses import Scope, Send
+from doi_proxy.web.request_path import PROBLEM, Header, read_address
+from doi_proxy.web.responses import HTML, PAGE_POLICY, Reply, Scope, Send
+
+#: Holds a lock for one client. Each call is for one `async with`.
+HoldTurn = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class FairLock:
+    """See the module. The networks that contain a client take turns too: see ShareTree."""
+
+    def __init__(self) -> None:
+        self._waiting = ShareTree[asyncio.Event]()
+        self._is_held = False
+
+    @asynccontextmanager
+    async def hold(self, client: str) -> AsyncIterator[None]:
+        """Hold the lock for a client."""
+        if self._is_held:
+            await self._wait(client)
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, client: str) -> None:
+        turn = asyncio.Event()
+        self._waiting.add(client, turn)
+        try:
+            await turn.wait()
+        except asyncio.CancelledError:
+            if turn.is_set():
+                self._pass_on()
+            else:
+                self._waiting.remove(client, turn)
+            raise
+
+    def _pass_on(self) -> None:
+        """Give the lock to the next request, or free it. It is held in between, so no newcomer overtakes."""
+        self._is_held = False
+        for client, turn in self._waiting.turns():
+            self._waiting.end_turn(client)
+            # Only requests wait, and each has a client.
+            self._waiting.remove(client, turn)
+            self._is_held = True
+            turn.set()
+            return
+
+
+_NOT_WHOLE: Final = "this is not a whole number"
+_NOT_A_NUMBER: Final = "this is not a number"
+_NOT_A_CHOICE: Final = "write true or false"
+
+
+def _write(limit: float | str) -> str:
+    return limit if isinstance(limit, str) else f"{limit:,.15g}"
+
+
+#: The message for a kind of error, given the error's context.
+_MESSAGES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "int_parsing": lambda _: _NOT_WHOLE,
+    "int_from_float": lambda _: _NOT_WHOLE,
+    "int_type": lambda _: _NOT_WHOLE,
+    "float_parsing": lambda _: _NOT_A_NUMBER,
+    "float_type": lambda _: _NOT_A_NUMBER,
+    "finite_number": lambda _: "this is not a finite number",
+    "bool_parsing": lambda _: _NOT_A_CHOICE,
+    "bool_type": lambda _: _NOT_A_CHOICE,
+    "string_type": lambda _: "this is not a text",
+    "string_unicode": lambda _: "this is not valid Unicode",
+    "path_type": lambda _: "this is not the path of a file",
+    "missing": lambda _: "this is required",
+    "extra_forbidden": lambda _: "this member is not known",
+    "json_invalid": lambda context: f"the body is not JSON: {context.get('error', 'it cannot be parsed')}",
+    "model_attributes_type": lambda _: "the body is not a JSON object",
+    "model_type": lambda _: "the body is not a JSON object",
+    "dict_type": lambda _: "this is not a JSON object",
+    "list_type": lambda _: "this is not a JSON array",
+    "too_long": lambda limits: f"there are too many; the limit is {limits['max_length']}",
+    "greater_than": lambda limits: f"the value must be over {_write(limits['gt'])}",
+    "greater_than_equal": lambda limits: f"the value must be at least {_write(limits['ge'])}",
+    "less_than": lambda limits: f"the value must be under {_write(limits['lt'])}",
+    "less_than_equal": lambda limits: f"the value must be at most {_write(limits['le'])}",
+    "string_too_short": lambda limits: f"the text is too short; it needs {limits['min_length']} characters",
+    "string_too_long": lambda limits: f"the text is too long; the limit is {limits['max_length']} characters",
+    "literal_error": lambda limits: f"use one of these: {limits['expected']}",
+}
+
+
+def explain_value(error: Mapping[str, Any]) -> str:
+    """What is wrong, given one error of pydantic. Our own validators have written their message themselves."""
+    explained = _MESSAGES.get(str(error["type"]))
+    if explained is not None:
+        return explained(error.get("ctx") or {})
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+#: `sugest` and `suggest` have a similarity of 0.92, `fromat` and `format` 0.83, `utm_source` and `output` 0.38.
+_SIMILARITY: Final = 0.75
+#: Unknown parameters of a request that are compared. Each is compared with all known ones in 0.04 ms.
+_MAX_COMPARED: Final = 16
+_MAX_NAME_CHARACTERS: Final = 20
+
+
+def list_parameters(dependant: Dependant) -> frozenset[str]:
+    """The query parameters of an endpoint."""
+    names = set[str]()
+    for field in dependant.query_params:
+        model = field.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            names |= model.model_fields.keys()
+        else:
+            names.add(field.alias)
+    return frozenset(names)
+
+
+def refuse_slips(sent: Iterable[str], known: Collection[str]) -> None:
+    """Raise InvalidParameter for the first parameter that looks like a known one. Any other is ignored."""
+    unknown = (name for name in sent if name not in known and len(name) <= _MAX_NAME_CHARACTERS)
+    for name in islice(unknown, _MAX_COMPARED):
+        similar = get_close_matches(name.lower(), known, n=1, cutoff=_SIMILARITY)
+        if similar:
+            raise InvalidParameter(f"{name}: this parameter is not known. Did you mean {similar[0]}?")
+
 
 #: The member of the ASGI scope with the client's network.
 CLIENT: Final = "doi_proxy.client"
@@ -78,3 +219,150 @@ def audit(request: Request, action: str, what: dict[str, Any], result: str) -> N
     # JSON escapes line breaks, so one action is one line.
     client = request.scope.get(CLIENT, "")
     log.warning("admin: client %s, %s %s: %s", client, action, json.dumps(what), json.dumps(result)[1:-1])
+
+
+def language_of(request: Request, pages: Pages) -> str:
+    """The language of a page for a request."""
+    return choose_language(request.headers.get("accept-language"), pages.languages)
+
+
+def text_headers(*headers: Header) -> dict[str, str]:
+    """Headers as Starlette takes them."""
+    return {name.decode("ascii"): value.decode("ascii") for name, value in headers}
+
+
+def own_page(body: bytes, freshness: Header, status: int = 200) -> Response:
+    """A page that is not about a name."""
+    headers = text_headers(HTML, *PAGE_POLICY, VARY_LANGUAGE, freshness)
+    return Response(body, headers=headers, status_code=status)
+
+
+def no_file(face: Face, request: Request) -> Response:
+    """The page of a path at which there is nothing."""
+    language = language_of(request, face.pages)
+    return own_page(face.pages.error(face.link, language, title_key="error_no_file"), NO_STORE, 404)
+
+
+def problem_responses(texts: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """The problems of a route by their status, for the OpenAPI document."""
+    return {status: {"description": text, "content": {PROBLEM: {}}} for status, text in texts.items()}
+
+
+class SuggestionModel(BaseModel):
+    """A name that the writer may have meant."""
+
+    doi: str = Field(examples=["10.1000/182"])
+    rule: str = Field(description="The repair that led to it.", examples=["trailing-punctuation"])
+    exists: bool | None = Field(None, description="In a row of a list: whether it exists. Null if this is not known.")
+
+
+class ReadingModel(BaseModel):
+    """The likeliest reading of a text."""
+
+    doi: str = Field(examples=["10.1000/182"])
+    confidence: Confidence = Field(
+        description="How certain it is: the text as it stands, its most doubtful repair, or derived from another "
+        "identifier."
+    )
+    rule: str | None = Field(description="The first repair; null for a literal reading.", examples=["label"])
+
+
+#: The attributes that `Route.matches`, `Route.url_path_for` and our own list of paths read, all without building.
+USED: Final = ("path", "endpoint", "name", "methods", "path_regex", "path_format", "param_convertors")
+
+
+class DeferredRoute(APIRoute):
+    """A route that knows its path and methods, and that FastAPI builds when anything else of it is read.
+
+    FastAPI reads signatures and models for 0.35 ms a route, 11 of the 22 ms that it takes to build an application. A
+    process uses few of its routes, and most processes only `/healthz`.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], *, methods: Any = None, **options: Any) -> None:
+        # Those of USED, as starlette's Route has them.
+        self.path, self.endpoint, self.name = path, endpoint, options.get("name") or get_name(endpoint)
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self.methods = {method.upper() for method in methods or ("GET",)}
+        self._options: dict[str, Any] | None = options
+
+    def __getattr__(self, name: str) -> Any:
+        # Called for what is missing. Another thread may build the same meanwhile.
+        options = self.__dict__.get("_options")
+        if options is None:
+            raise AttributeError(name)
+        super().__init__(self.path, self.endpoint, methods=self.methods, **options)
+        self._options = None
+        return getattr(self, name)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What FastAPI calls, after a check of the names of the query parameters."""
+        answer, known = super().get_route_handler(), list_parameters(self.dependant)
+
+        async def check_and_answer(request: Request) -> Response:
+            if known and request.scope["query_string"]:
+                refuse_slips(request.query_params, known)
+            return await answer(request)
+
+        return check_and_answer
+
+
+_METHOD_NOT_ALLOWED: Final = 405
+#: The order in `Allow`.
+_ORDER: Final = ("GET", "HEAD", "POST")
+
+
+def add_errors(app: FastAPI, base: str, audit: Callable[[Request, DoiProxyError], None] | None = None) -> None:
+    """Answer every error of an application with a problem. `base` is the path of this resolver."""
+
+    @app.exception_handler(InvalidName)
+    @app.exception_handler(DoiProxyError)
+    async def answer_error(request: Request, error: DoiProxyError | InvalidName) -> Response:
+        failure = as_failure(error)
+        if audit is not None:
+            audit(request, failure)
+        return respond(error_problem(failure, base=base))
+
+    @app.exception_handler(RequestValidationError)
+    async def answer_invalid(request: Request, error: RequestValidationError) -> Response:
+        return respond(problem(400, describe_invalid(error), token=InvalidParameter.token, base=base))
+
+    @app.exception_handler(HTTPException)
+    async def answer_refusal(request: Request, error: HTTPException) -> Response:
+        return refuse(app, request, error, base)
+
+
+def refuse(app: FastAPI, request: Request, error: HTTPException, base: str) -> Response:
+    """The answer to an error of the framework. A 405 has `Allow` (RFC 9110, section 15.5.6)."""
+    path = request.scope["path"]
+    if error.status_code != _METHOD_NOT_ALLOWED:
+        detail = f"Nothing is at {path[:200]}." if error.detail == "Not Found" else f"{error.detail}."
+        return respond(problem(error.status_code, detail, base=base))
+    allow = allowed_methods(app, path) or "OPTIONS"
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers={"allow": allow})
+    detail = f"{path[:200]} does not answer {request.method[:20]}; it answers {allow}."
+    return respond(problem(_METHOD_NOT_ALLOWED, detail, ((b"allow", allow.encode()),), base=base))
+
+
+def allowed_methods(app: FastAPI, path: str) -> str | None:
+    """The methods of all routes of a path, in the form of `Allow`. None if no route has the path."""
+    methods = set[str]()
+    for route in app.routes:
+        pattern = getattr(route, "path_regex", None)
+        if pattern is not None and pattern.match(path):
+            methods |= getattr(route, "methods", None) or set()
+    return ", ".join([*(method for method in _ORDER if method in methods), "OPTIONS"]) if methods else None
+
+
+def describe_invalid(error: RequestValidationError) -> str:
+    """The first thing that is wrong with the parameters or the body of a request, after its place."""
+    first = error.errors()[0]
+    # The place of a syntax error in JSON is in its message.
+    where = "" if first["type"] == "json_invalid" else ".".join(str(part) for part in first["loc"][1:])
+    message = explain_value(first)
+    return f"{where}: {message}." if where else f"{message[:1].upper()}{message[1:]}."
+
+
+def respond(reply: Reply) -> Response:
+    """A reply in the form of FastAPI."""
+    return Response(reply.body, reply.status, text_headers(*reply.headers, *reply.freshness))

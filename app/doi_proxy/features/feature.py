@@ -17,29 +17,22 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.cache.tiered import TieredStore
-    from doi_proxy.endpoints.fair_lock import FairLock
-    from doi_proxy.endpoints.operators import OperatorGate
+    from doi_proxy.endpoints.operators import FairLock, OperatorGate
     from doi_proxy.features.command import Importer
     from doi_proxy.resolver.destination import Destinations
-    from doi_proxy.resolver.observer import ResolutionObserver
     from doi_proxy.resolver.prefix_chain import PrefixChain
-    from doi_proxy.resolver.resolution import TtlPolicy
+    from doi_proxy.resolver.resolution import ResolutionObserver, TtlPolicy
     from doi_proxy.resolver.resolver import Resolver
     from doi_proxy.server.connections import Connections
     from doi_proxy.server.prepared_answers import PreparedAnswers
-    from doi_proxy.store.url import Opener
-    from doi_proxy.system.background import Service
-    from doi_proxy.system.check import Finding, Inspection
-    from doi_proxy.system.events import EventLog
-    from doi_proxy.system.meter import Meter
+    from doi_proxy.store.file import Opener
+    from doi_proxy.system.check import EventLog, Finding, Inspection, Meter, Service
     from doi_proxy.system.options import Settings, SettingsGroup
     from doi_proxy.upstream.budget import Budget, TokenBucket
-    from doi_proxy.upstream.guard import RecordQuery
-    from doi_proxy.upstream.routed import Upstream
-    from doi_proxy.web.operations import Face
+    from doi_proxy.upstream.guard import RecordQuery, Upstream
     from doi_proxy.web.pages import Link
-    from doi_proxy.web.section import Section
-    from doi_proxy.web.stage import Admission, Encoder, Stage, Stages
+    from doi_proxy.web.redirect import Face
+    from doi_proxy.web.stage import Admission, Encoder, Section, Stage, Stages
 
 FeatureType = TypeVar("FeatureType", bound="Feature")
 #: What an open feature adds: to the way of a request, to a page, beside requests, before the paths of operators, or

@@ -3,18 +3,68 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from doi_proxy.list_formats import tagged
+from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
+from doi_proxy.list_formats import bibtex as tagged
 from doi_proxy.list_formats.bibtex import BibtexReader
-from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
-from doi_proxy.list_formats.lines import LinesReader, ListReader, ReadItem
-from doi_proxy.list_formats.running_text import RunningTextReader
-from doi_proxy.list_formats.table import ColumnReader
-from doi_proxy.web import media_types
+from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
+from doi_proxy.list_formats.lines import LinesReader, ListItem, ListReader, ReadItem, open_decoder
+from doi_proxy.web import request_path as media_types
+
+
+class RunningTextReader:
+    """Every name in a text, in its order. See ListReader."""
+
+    column = ""
+
+    def __init__(self) -> None:
+        self.keeps_entries = False
+        self._decoder = open_decoder()
+        self._finder = NameFinder()
+        #: The characters that were read, and the places of line ends after the last name.
+        self._read = 0
+        self._ends = deque[int]()
+        self._line = 1
+
+    @property
+    def lines(self) -> int:
+        """See ListReader."""
+        return self._line + len(self._ends)
+
+    def feed(self, data: bytes) -> list[ReadItem]:
+        """See ListReader."""
+        return self._find(self._decoder.decode(data))
+
+    def end(self) -> list[ReadItem]:
+        """See ListReader."""
+        items = self._find(self._decoder.decode(b"", final=True))
+        for names in self._finder.end():
+            items += self._number(names)
+        return items
+
+    def _find(self, text: str) -> list[ReadItem]:
+        items: list[ReadItem] = []
+        for start in range(0, len(text), BLOCK_CHARACTERS):
+            block = text[start : start + BLOCK_CHARACTERS]
+            self._ends.extend(self._read + at for at, character in enumerate(block) if character == "\n")
+            self._read += len(block)
+            items += self._number(self._finder.feed(block))
+        return items
+
+    def _number(self, names: Iterable[FoundName]) -> list[ReadItem]:
+        items: list[ReadItem] = []
+        for name in names:
+            while self._ends and self._ends[0] < name.start:
+                self._ends.popleft()
+                self._line += 1
+            items.append(ListItem(name.text, self._line, found=name))
+        return items
+
 
 #: Makes a reader, given the limit of a line, and the columns or members with the names and with what rows repeat.
 OpenReader = Callable[[int, str | None, str | None], ListReader]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from doi_proxy.system.standard_streams import printable
+from doi_proxy.system.files import printable
 
 #: The members of one row.
 Members = Mapping[str, Any]

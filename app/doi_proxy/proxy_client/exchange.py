@@ -5,6 +5,7 @@ http.client is imported in a tenth of the time of httpx, which a command that se
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import json
@@ -12,17 +13,105 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from email.message import Message
+from functools import partial
 from math import inf
-from typing import Final, Self
+from typing import Any, Final, Self
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
-from doi_proxy.errors import DoiProxyError
-from doi_proxy.proxy_client.server import ProxyServer
-from doi_proxy.server.proxy_header import OWN_CONNECTION
-from doi_proxy.system.redaction import MAX_SHOWN, redact
-from doi_proxy.upstream.retry_after import read_retry_after
+from doi_proxy.errors import ConfigurationError, DoiProxyError
+from doi_proxy.server.listening import OWN_CONNECTION, UNIX
+from doi_proxy.system.options import MAX_SHOWN, Settings, redact
+from doi_proxy.upstream.source import read_retry_after
+
+_FORMS: Final = "not a URL such as http://127.0.0.1:8000, or unix: and the path of a socket"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyServer:
+    """Where a proxy listens. `label` names it in messages, without secrets."""
+
+    label: str
+    host: str
+    port: int | None = None
+    is_tls: bool = False
+    #: Whether the certificate is checked.
+    verifies: bool = True
+    #: The path before every target, without a slash at its end.
+    path: str = ""
+    socket_path: str | None = None
+    #: `Authorization` for the user and the password in the URL (RFC 7617), for a front proxy that requests them.
+    credentials: str | None = None
+    #: Whether a connection begins with a header of the PROXY protocol.
+    has_proxy_protocol: bool = False
+
+    @property
+    def netloc(self) -> str:
+        """The host and the port, as `Host` has them: without the port of the scheme."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port in (None, 443 if self.is_tls else 80) else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str | None:
+        """The URL without a user. None for a socket."""
+        return None if self.socket_path else f"http{'s' * self.is_tls}://{self.netloc}{self.path}"
+
+
+def parse_server(text: str, option: str, *, verifies: bool = True) -> ProxyServer:
+    """The proxy at a URL, or at `unix:` and the path of a socket. Raises ConfigurationError, which names `option`."""
+    if text.startswith(UNIX) and len(text) > len(UNIX):
+        return ProxyServer(text, "localhost", socket_path=text.removeprefix(UNIX))
+    try:
+        return _read_url(text, verifies=verifies)
+    except ValueError as error:
+        shown = redact(text)[:MAX_SHOWN].encode("unicode_escape").decode()
+        raise ConfigurationError(f"{option} {shown}: {_FORMS}: {error}") from error
+
+
+def _read_url(text: str, *, verifies: bool) -> ProxyServer:
+    # urlsplit removes line breaks and tabs, and http.client refuses other control characters only when it sends them.
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("a character is not allowed in a URL")
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("it does not begin with http:// or https:// and a host")
+    if parts.query or parts.fragment:
+        raise ValueError("it has a query or a fragment")
+    if parts.port == 0:
+        raise ValueError("port 0 cannot be connected to")
+    # The names of hosts are looked up with IDNA, which refuses an empty label and one of more than 63 characters.
+    parts.hostname.encode("idna")
+    return ProxyServer(
+        redact(text),
+        parts.hostname,
+        parts.port,
+        parts.scheme == "https",
+        verifies,
+        parts.path.rstrip("/"),
+        credentials=_read_credentials(parts),
+    )
+
+
+def _read_credentials(parts: SplitResult) -> str | None:
+    if parts.username is None:
+        return None
+    text = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+def server_on_this_machine(host: str, port: int, *, is_tls: bool) -> ProxyServer:
+    """The proxy that listens on an address of this machine.
+
+    Its certificate is for the public host, not for this address, so it is not checked. No request leaves the machine.
+    """
+    if host.startswith(UNIX):
+        return parse_server(host, "host")
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
+    return ProxyServer(f"{host} port {port}", host, port, is_tls, verifies=False)
+
 
 #: Limit of the timeout for connecting, in seconds.
 _CONNECT_TIMEOUT: Final = 10.0
@@ -265,3 +354,122 @@ def read_detail(content: bytes) -> str | None:
         return str(json.loads(content)["detail"])[:_MAX_DETAIL]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+#: Timeout in seconds. A purge of everything, and a slow upstream, take a while.
+_TIMEOUT: Final = 120.0
+#: Bytes of an answer. A record has at most a few MiB.
+_MAX_ANSWER: Final = 64 * 1024 * 1024
+_TOKEN_HINT: Final = "set DOI_PROXY_ADMIN_TOKEN_FILE to the proxy's own"  # noqa: S105 - a message
+#: What the challenge of the admin API has (RFC 6750, section 3).
+_REALM: Final = 'realm="doi-proxy admin"'
+_ADMIN_HINTS: Final = {http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"}
+
+
+@contextmanager
+def send_request(
+    connect: Callable[[], Exchange],
+    token: str | None,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes | None = None,
+) -> Iterator[tuple[int, Exchange]]:
+    """The status and the exchange of a request, which is sent with the token only after the challenge of the admin API.
+
+    Another program may listen at the address of a proxy that does not run. `connect` makes an exchange for each try.
+    """
+    with connect() as exchange:
+        status = exchange.send(method, target, headers, body)
+        if token is None or not _requests_token(status, exchange):
+            yield status, exchange
+            return
+    with connect() as exchange:
+        yield exchange.send(method, target, {**headers, "Authorization": f"Bearer {token}"}, body), exchange
+
+
+class AdminClient:
+    """The admin API of a proxy."""
+
+    def __init__(self, server: ProxyServer, token: str | None) -> None:
+        self._server = server
+        self._token = token
+
+    @property
+    def label(self) -> str:
+        """The proxy in messages."""
+        return self._server.label
+
+    def show(self, name: str) -> dict[str, Any]:
+        """GET the entry of a name."""
+        return self._send("GET", f"/admin/entries/{quote(name, safe='/')}")
+
+    def act(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        """POST an action of the admin API."""
+        if self._token is None:
+            raise ConfigurationError(f"the admin API needs a token: {_TOKEN_HINT}")
+        return self._send("POST", f"/admin/{action}", json.dumps(body).encode())
+
+    def explain(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """GET the decisions about a request."""
+        query = urlencode(parameters, errors="surrogateescape")
+        return self._send("GET", f"/admin/explain?{query}")
+
+    def settings(self) -> dict[str, Any]:
+        """GET the settings in force, with secrets masked."""
+        return self._send("GET", "/admin/settings")
+
+    def status(self) -> dict[str, Any]:
+        """GET `/status`."""
+        return self._send("GET", "/status?format=json")
+
+    def _send(self, method: str, target: str, body: bytes | None = None) -> dict[str, Any]:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        connect = partial(Exchange, self._server, _TIMEOUT)
+        with send_request(connect, self._token, method, target, headers, body) as (status, exchange):
+            return self._read(status, exchange)
+
+    def _read(self, status: int, exchange: Exchange) -> dict[str, Any]:
+        if status != http.client.OK:
+            raise exchange.refusal(_ADMIN_HINTS)
+        try:
+            document = json.loads(exchange.read(_MAX_ANSWER))
+        except (ValueError, RecursionError):
+            raise self._unusable_answer("is not JSON") from None
+        if not isinstance(document, dict):
+            raise self._unusable_answer("is JSON, but not an object")
+        return document
+
+    def _unusable_answer(self, fault: str) -> DoiProxyError:
+        return DoiProxyError(
+            f"{self.label}: its answer {fault}: this is not a doi-proxy, or it has no admin API; set admin_token there"
+        )
+
+
+def _requests_token(status: int, exchange: Exchange) -> bool:
+    """Whether an answer is the challenge of the admin API, or the refusal of `/status`."""
+    is_closed = status == http.client.FORBIDDEN and exchange.headers.get_content_type() == "application/problem+json"
+    return is_closed or (status == http.client.UNAUTHORIZED and _REALM in exchange.headers.get("WWW-Authenticate", ""))
+
+
+def find_server(settings: Settings, server: str | None) -> ProxyServer:
+    """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
+    if server is not None:
+        return parse_server(server, "--server")
+    here = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
+    return replace(here, has_proxy_protocol=settings.proxy_protocol)
+
+
+def open_client(settings: Settings, server: str | None) -> AdminClient:
+    """The same with the admin API, which can have a listener of its own. Raises ConfigurationError."""
+    place, token = find_server(settings, server), settings.value("admin_token")
+    address = next(iter(settings.management_listen), None)
+    if server is None and address is not None:
+        place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "management_listen")
+    return AdminClient(place, token)
+
+
+def may_read(settings: Settings) -> bool:
+    """Whether a command may read at the admin API: it has the token, or the API has a Unix socket."""
+    first = next(iter(settings.management_listen), "")
+    return settings.value("admin_token") is not None or first.startswith(UNIX)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar, cast
 
-from doi_proxy.rationing.accounts import find_accounts
+from doi_proxy.rationing.client_buckets import find_accounts
 
 #: The key of a newcomer in networks that do not contain it.
 _NOWHERE: Final = object()

@@ -15,23 +15,27 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from doi_names.errors import InvalidName, NotADOI
-from doi_names.name import HandleName
+from doi_names.name import HandleName, InvalidName, NotADOI
 from doi_names.presentation import read_path
 from doi_proxy.errors import FAILURES
-from doi_proxy.resolver.options import (
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolution import (
+    CACHED,
     DEFAULT_OPTIONS,
+    MAX_ALIASES,
     NO_FACTS,
     UNKNOWN_CLIENT,
     Action,
+    Chain,
     Client,
     ClientFact,
     Conditions,
     Negotiation,
+    Origin,
+    Resolution,
     ResolveOptions,
+    next_alias_target,
 )
-from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolution import CACHED, MAX_ALIASES, Chain, Origin, Resolution, next_alias_target
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
 from doi_proxy.resolver.target import (
     NO_NAME_LOCATIONS,
@@ -43,8 +47,7 @@ from doi_proxy.resolver.target import (
     read_own_locations,
     read_unconditional_target,
 )
-from handle_protocol.location import Location
-from handle_protocol.record import Record
+from handle_protocol.value import Location, Record
 
 _NO_NEGOTIATION: Final = Negotiation()
 #: The addresses of doi.org's proxy. An institution that has one of them has them all.

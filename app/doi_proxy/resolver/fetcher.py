@@ -12,10 +12,7 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, ShareSpent, UnprovenAnswer
 from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.observer import ResolutionObserver
-from doi_proxy.resolver.options import Conditions
-from doi_proxy.resolver.proof import UNPROVEN, Proofs
-from doi_proxy.resolver.resolution import TtlPolicy, must_confirm
+from doi_proxy.resolver.resolution import UNPROVEN, Conditions, Proofs, ResolutionObserver, TtlPolicy, must_confirm
 from doi_proxy.upstream.source import Source, UpstreamQuery, WaitingClients
 
 #: An answer that cannot replace a verified record.

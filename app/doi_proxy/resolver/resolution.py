@@ -5,21 +5,226 @@ An alias is a name that stands for another one (RFC 3651, section 3.2: HS_ALIAS)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, Flag, auto
+from ipaddress import IPv4Address, IPv6Address
+from math import inf
+from types import MappingProxyType
+from typing import Final, Protocol, TypeGuard
 
 import msgspec
 
-from doi_names.errors import InvalidName
-from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry
+from doi_names.name import HandleName, InvalidName
+from doi_proxy.cache.entry import Entry, loses_proof
 from doi_proxy.errors import AliasChainTooLong, CouldNotVerify, as_unverified
-from doi_proxy.resolver.options import ResolveOptions
-from handle_protocol.answer import Answer, ResponseCode
-from handle_protocol.errors import UnusableAnswer
-from handle_protocol.record import Record, parse_record
+from doi_proxy.upstream.source import ClientNetwork, Priority, Verification
+from handle_protocol.dump import UnusableAnswer
+from handle_protocol.referral import Answer, ResponseCode
+from handle_protocol.value import Record, parse_record
+
+#: The media type of each format. The agencies publish which ones they offer: all have BibTeX, RIS and CSL JSON.
+MEDIA_TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "bibtex": "application/x-bibtex",
+        "ris": "application/x-research-info-systems",
+        "csl": "application/vnd.citationstyles.csl+json",
+        "csl-json": "application/vnd.citationstyles.csl+json",
+        "text": "text/x-bibliography",
+        "turtle": "text/turtle",
+        "rdf": "application/rdf+xml",
+        "jsonld": "application/vnd.schemaorg.ld+json",
+        "schemaorg": "application/vnd.schemaorg.ld+json",
+        "codemeta": "application/vnd.codemeta.ld+json",
+        "crossref": "application/vnd.crossref.unixsd+xml",
+        "unixref": "application/vnd.crossref.unixref+xml",
+        "datacite": "application/vnd.datacite.datacite+xml",
+        "datacite-json": "application/vnd.datacite.datacite+json",
+        "jats": "application/vnd.jats+xml",
+    }
+)
+#: Crossref's address of the metadata of a work. The media type may follow.
+_CROSSREF: Final = re.compile(r"https?://api\.crossref\.org/(?:v1/)?works/[^?#]+/transform", re.IGNORECASE)
+#: DataCite's. The media type may precede the name.
+_DATACITE: Final = re.compile(r"(https?://data\.(?:datacite|crosscite)\.org)(/10\.[^?#]+)", re.IGNORECASE)
+
+
+def name_media_type(url: str, media_type: str) -> str:
+    """The address of metadata with the media type in its path, where the agency has such addresses.
+
+    A redirect cannot send an `Accept` for the client. Any other address stays as it is.
+    """
+    if _CROSSREF.fullmatch(url):
+        return f"{url}/{media_type}"
+    datacite = _DATACITE.fullmatch(url)
+    return url if datacite is None else f"{datacite[1]}/{media_type}{datacite[2]}"
+
+
+#: A location attribute to select by. Without a value, it selects every location that has the attribute.
+Locatt = tuple[str, str | None]
+
+
+class Action(Enum):
+    """What to do with the record. An unknown action is a redirect."""
+
+    REDIRECT = "redirect"
+    SHOW_VALUES = "showvalues"
+    SHOW_URLS = "showurls"
+    API = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveOptions:
+    """The options of a request for a name. Without options, it is a redirect to the target of the name."""
+
+    action: Action = Action.REDIRECT
+    types: tuple[str, ...] = ()
+    indexes: tuple[int, ...] = ()
+    authoritative: bool = False
+    certified: bool = False
+    ignore_aliases: bool = False
+    redirection_headers: bool = False
+    urlappend: str | None = None
+    locatts: tuple[Locatt, ...] = ()
+    country: str | None = None
+    #: The metadata format that is requested. It takes the place of Accept.
+    media_type: str | None = None
+
+    @property
+    def bypasses_cache(self) -> bool:
+        """Whether only an answer that is fetched now will do."""
+        return self.authoritative or self.certified
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the request selects some of the values."""
+        return bool(self.types or self.indexes)
+
+
+#: A request without options.
+DEFAULT_OPTIONS = ResolveOptions()
+
+
+class ClientFact(Flag):
+    """A fact about a client that can decide which location it gets. Chance is drawn for each request."""
+
+    ADDRESS = auto()
+    COUNTRY = auto()
+    CHANCE = auto()
+    ACCEPT = auto()
+    LANGUAGE = auto()
+    USER_AGENT = auto()
+    COOKIE = auto()
+
+
+#: The answer is the same for every client.
+NO_FACTS = ClientFact(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiation:
+    """How a request's Accept and Accept-Language headers select among several locations."""
+
+    #: Whether the client wants something other than a page for people.
+    conneg: bool = False
+    locatts: tuple[Locatt, ...] = ()
+    #: Whether User-Agent decided too.
+    reads_user_agent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The facts about a client, and the random number that decides between equals (0 <= chance < 1)."""
+
+    address: IPv4Address | IPv6Address | None = None
+    country: str | None = None
+    chance: float = 0.0
+    negotiation: Negotiation = field(default_factory=Negotiation)
+
+
+#: A client without facts, for answers that depend on none.
+UNKNOWN_CLIENT = Client()
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The conditions of one resolution: who is charged, and which cached records will do."""
+
+    #: Whether cached answers must not be used.
+    authoritative: bool = False
+    #: Whether a signature must prove the answer. Of the cached answers, only one with a proof is used.
+    certified: bool = False
+    priority: Priority = Priority.PERSON
+    #: The client that upstream queries are charged to.
+    client: ClientNetwork = None
+    #: Whether the cache alone answers. What bypasses the cache then fails, unless a record in it proves itself.
+    only_cached: bool = False
+    #: The largest age of a cached record, in seconds. None: its TTL decides alone. See `may_renew`.
+    max_age: float | None = None
+    #: Called before a fresh record is fetched again because of `max_age`. If it returns False, the record is used.
+    may_renew: Callable[[], bool] = lambda: True
+    #: Called before a query that bypasses the cache. It may raise TooManyRequests.
+    admit_bypass: Callable[[], object] = lambda: None
+    #: The longest time past its TTL, in seconds, of a record that is used without a query. None: it never is.
+    max_stale: float | None = None
+    #: The longest time past its TTL, in seconds, of a record that is used because the upstream failed.
+    stale_if_error: float = inf
+    #: When the answer is due, in seconds of the event loop's clock. None: it waits as long as its queries do.
+    due: float | None = None
+
+    def for_others(self) -> Conditions:
+        """The conditions for further names that the answer depends on, with the same client and deadline."""
+        return Conditions(priority=self.priority, client=self.client, only_cached=self.only_cached, due=self.due)
+
+
+ORDINARY: Final = Conditions()
+
+
+def needs_proof(certified: bool, verification: Verification) -> bool:
+    """Whether a signature must prove an answer: if the request says so (`certified`), or always."""
+    return verification == "always" or (certified and verification != "never")
+
+
+def proves(entry: Entry | None, now: float, max_age: float | None = None) -> TypeGuard[Entry]:
+    """Whether an entry answers `cert`: it is verified, fresh, and at most `max_age` seconds old."""
+    if entry is None or not entry.is_proof(now):
+        return False
+    return max_age is None or now - entry.fetched_at <= max_age
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """The decisions about proofs, by the setting which answers of the source are verified."""
+
+    #: It is "never" for a source of HTTP APIs.
+    verification: Verification = "never"
+
+    @property
+    def are_checked(self) -> bool:
+        """Whether the source checks signatures at all."""
+        return self.verification != "never"
+
+    def can_be_cached(self, conditions: Conditions) -> bool:
+        """Whether a cached answer that proves itself meets conditions that bypass the cache."""
+        return self.are_checked and conditions.certified and not conditions.authoritative
+
+    def satisfy(self, entry: Entry, conditions: Conditions) -> bool:
+        """Whether an entry has the proof that the conditions need."""
+        return entry.answer.is_verified or not needs_proof(conditions.certified, self.verification)
+
+    def protect(self, known: Entry | None, entry: Entry, now: float) -> TypeGuard[Entry]:
+        """Whether a known entry must stay, because the new one does not prove itself as it does."""
+        return self.are_checked and loses_proof(known, entry, now)
+
+    def must_certify(self, conditions: Conditions, known: Entry | None, now: float) -> bool:
+        """Whether a query requests a signature: an answer without one could not replace a known proof."""
+        return conditions.certified or (self.are_checked and proves(known, now))
+
+
+#: No answer is verified.
+UNPROVEN: Final = Proofs()
+
 
 #: Limit of aliases that are followed for one name.
 MAX_ALIASES: Final = 20
@@ -242,3 +447,110 @@ def read_agency(services: Sequence[Resolution]) -> str | None:
             if value.text and value.text.strip():
                 return value.text.strip()
     return next((KNOWN_SERVICES[key] for service in services if (key := service.name.key) in KNOWN_SERVICES), None)
+
+
+class Standing(Enum):
+    """What is known of a name. The values are those of texts and of JSON."""
+
+    REGISTERED = "registered"  # an upstream, or the file of its registration agency, has its record
+    NOT_REGISTERED = "missing"  # an upstream says so, within the TTL of such an answer
+    WITHDRAWN = "withdrawn"  # an operator of this resolver says so
+    SET_HERE = "set_here"  # an operator of this resolver has set its record; it need not be registered
+
+
+class Currency(Enum):
+    """How far an entry of the cache can be relied on. The values are those of JSON."""
+
+    FRESH = "fresh"  # within its TTL
+    STALE = "stale"  # past its TTL, and usable in an outage
+    EXPIRED = "expired"  # past that too
+    REGISTRY = "registry"  # from the file of a registration agency
+
+
+def find_standing(resolution: Resolution) -> Standing:
+    """What an answer says of its name: whether it is registered, not registered, or withdrawn."""
+    if resolution.tombstone is not None:
+        return Standing.WITHDRAWN
+    if resolution.origin is Origin.LOCAL:
+        return Standing.SET_HERE
+    is_missing = resolution.entry.answer.code is ResponseCode.HANDLE_NOT_FOUND
+    return Standing.NOT_REGISTERED if is_missing else Standing.REGISTERED
+
+
+def is_up_to_date(resolution: Resolution) -> bool:
+    """Whether an upstream or an operator stands behind the answer now: it is within its TTL, or has none."""
+    return resolution.origin not in UNCONFIRMED
+
+
+def find_currency(entry: Entry, now: float) -> Currency:
+    """Whether an entry is fresh, stale or expired."""
+    if not entry.is_confirmed:
+        return Currency.REGISTRY
+    if entry.is_fresh(now):
+        return Currency.FRESH
+    return Currency.STALE if entry.is_usable(now) else Currency.EXPIRED
+
+
+def dated_at(entry: Entry) -> float | None:
+    """When an upstream gave the answer, or the date of the record in the file of its registration agency.
+
+    A record of an operator has no such time, nor has an imported record without times, nor one of the future: its
+    clock was wrong.
+    """
+    return entry.fetched_at or None
+
+
+def confirmed_at(entry: Entry) -> float | None:
+    """When an upstream confirmed the record. The file of a registration agency confirms nothing."""
+    return dated_at(entry) if entry.is_confirmed else None
+
+
+def age(entry: Entry, now: float) -> int | None:
+    """Whole seconds since `dated_at`; 0 if the clock was set back to an earlier time."""
+    return None if dated_at(entry) is None else int(entry.age(now))
+
+
+def fresh_until(entry: Entry) -> float | None:
+    """The end of the TTL."""
+    return entry.fresh_until or None
+
+
+def out_of_date_since(entry: Entry, now: float) -> float | None:
+    """When the TTL ended. None also for a record within it."""
+    end = fresh_until(entry)
+    return None if end is None or end > now else end
+
+
+class LocalAnswers(Protocol):
+    """The operator's own answers."""
+
+    def resolve(self, name: HandleName, now: float) -> Resolution | None:
+        """The answer about a name; None if the cache and the upstream decide. Raises PrefixDenied."""
+
+    def find_place(self, name: HandleName, now: float) -> str | None:
+        """File and line of the record that answers or denies a name in place of the cache."""
+
+    def find_near(self, key: str, candidates: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+        """The candidates that have a record, and the keys next to `key`: before and after it, the nearest first."""
+
+
+class ResolutionObserver:
+    """Counts answers and failures; this one counts nothing. The methods must be quick and must not raise."""
+
+    def record_resolution(self, resolution: Resolution) -> None:
+        """Count an answer."""
+
+    def record_origin(self, origin: Origin) -> None:
+        """Count an answer that is not a fresh "not found", by its origin."""
+
+    def record_failure(self, token: str) -> None:
+        """Count a name without an answer. `token` is the token of the failure's class."""
+
+    def record_malformed_locations(self, values: int) -> None:
+        """Count the 10320/loc values of a record that could not be read and were left out."""
+
+    def record_refresh(self) -> None:
+        """Count the refresh of a popular record before the end of its TTL."""
+
+    def record_confirmation(self, confirmed: bool) -> None:
+        """Count a second query for a known record that the upstream reported as not found. True: it did so again."""

@@ -16,25 +16,25 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.fetcher import Fetcher, ResolverOptions
-from doi_proxy.resolver.local_answers import LocalAnswers
-from doi_proxy.resolver.observer import ResolutionObserver
-from doi_proxy.resolver.options import ORDINARY, Conditions
-from doi_proxy.resolver.proof import proves
 from doi_proxy.resolver.resolution import (
     HIT,
+    ORDINARY,
+    Conditions,
+    LocalAnswers,
     Origin,
     Resolution,
+    ResolutionObserver,
     Step,
     next_step,
+    proves,
     read_record,
     refresh_from,
     renewal_origin,
     stale_origin,
 )
 from doi_proxy.resolver.single_flight import Replaced, SingleFlight, await_shielded
-from doi_proxy.upstream.local import SealedSource
-from doi_proxy.upstream.routed import find_last_answer, find_refusal
-from doi_proxy.upstream.source import Priority, Refusal, Source
+from doi_proxy.upstream.guard import find_last_answer, find_refusal
+from doi_proxy.upstream.source import Priority, Refusal, SealedSource, Source
 
 #: Names whose hits are counted.
 _MAX_REMEMBERED: Final = 10_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from doi_proxy.errors import CouldNotVerify, UpstreamTimeout
-from doi_proxy.upstream.places import SLOW_AFTER
+from doi_proxy.upstream.budget import SLOW_AFTER
 from doi_proxy.upstream.source import ClientNetwork, WaitingClients
 
 Result = TypeVar("Result")

@@ -2,42 +2,265 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
+from urllib.parse import quote
 
+import ada_url
 import msgspec
 
 from doi_names.name import HandleName
-from doi_names.presentation import BLANKS
-from doi_names.uri import component, template_path
-from doi_proxy.resolver.location_choice import choose_location, matches
-from doi_proxy.resolver.metadata_format import name_media_type
-from doi_proxy.resolver.options import (
+from doi_names.presentation import BLANKS, component, template_path
+from doi_proxy.errors import InvalidParameter
+from doi_proxy.resolver.resolution import (
     DEFAULT_OPTIONS,
     NO_FACTS,
     Action,
     Client,
     ClientFact,
+    Locatt,
     Negotiation,
     ResolveOptions,
+    name_media_type,
 )
-from doi_proxy.resolver.target_url import takes_appendix, web_target
-from handle_protocol.location import (
+from handle_protocol.value import (
     MAX_LOCATIONS,
+    MAX_NETWORKS,
     NO_LOCATIONS,
     REDIRECT_STATUSES,
+    HandleValue,
     Location,
     Locations,
     MalformedLocations,
+    Record,
     is_true_setting,
     merge_locations,
     parse_number,
     read_locations,
+    read_outline,
+    read_text,
+    read_values,
 )
-from handle_protocol.record import Record, read_values
-from handle_protocol.value import HandleValue, read_outline, read_text
+
+#: The methods of a record that names none, in order (technical manual, version 9).
+DEFAULT_METHODS: Final = "locatt,address,country,score,weighted"
+#: Limit of the methods in a record. The rest is ignored.
+_MAX_METHODS: Final = 20
+
+Candidates = Sequence[Location]
+_Method = Callable[[Candidates, Client], Candidates]
+
+
+@dataclass(frozen=True, slots=True)
+class LocationChoice:
+    """A location, and the facts about the client that could change it. The location is None without candidates."""
+
+    location: Location | None
+    facts: ClientFact
+
+
+def choose_location(
+    candidates: Candidates, methods: str | None, client: Client, locatts: Sequence[Locatt]
+) -> LocationChoice:
+    """Choose a location by `methods`, a comma-separated list. The `locatts` of the query count before the client's.
+
+    A single remaining candidate is chosen whatever its weight. Several remaining candidates are chosen by weight. A
+    method that is listed twice counts once.
+    """
+    left, facts = candidates, NO_FACTS
+    names = (name.strip().lower() for name in (methods or DEFAULT_METHODS).split(",", _MAX_METHODS)[:_MAX_METHODS])
+    for name in dict.fromkeys(names):
+        if len(left) <= 1:
+            break
+        method = _METHODS.get(name)
+        if method is not None:
+            if method is _locatt:
+                # The query is part of the URL, so only the choice by the client's headers counts as a fact.
+                left = _narrow(left, locatts)
+            facts |= _facts_used(method, left, client)
+            left = method(left, client) or left
+    facts |= _facts_used(_weighted, left, client)
+    return LocationChoice(_weighted(left, client)[0] if left else None, facts)
+
+
+def _facts_used(method: _Method, candidates: Candidates, client: Client) -> ClientFact:
+    """The facts about the client that could change the result of `method`."""
+    if len(candidates) <= 1:
+        return NO_FACTS
+    if method is _weighted:
+        heavy = sum(location.weight > 0 for location in candidates)
+        return NO_FACTS if heavy == 1 else ClientFact.CHANCE
+    used = NO_FACTS
+    for name, fact in _FACTS_OF_ATTRIBUTES.get(method, {}).items():
+        if any(location.get(name) is not None for location in candidates):
+            used |= fact
+    if ClientFact.ACCEPT in used and client.negotiation.reads_user_agent:
+        used |= ClientFact.USER_AGENT
+    return used
+
+
+def _narrow(candidates: Candidates, locatts: Sequence[Locatt]) -> Candidates:
+    for name, wanted in locatts:
+        candidates = [location for location in candidates if matches(location, name, wanted)] or candidates
+    return candidates
+
+
+def _locatt(candidates: Candidates, client: Client) -> Candidates:
+    return _narrow(candidates, client.negotiation.locatts)
+
+
+def matches(location: Location, name: str, wanted: str | None) -> bool:
+    """Whether a location has this attribute and, if `wanted` is given, this value."""
+    value = location.get(name)
+    if value is None or wanted is None:
+        return value is not None
+    # The example of the Handbook selects country="gb" with country:uk.
+    return _country_code(value) == _country_code(wanted) if name == "country" else value == wanted
+
+
+def _address(candidates: Candidates, client: Client) -> Candidates:
+    # A server that listens on "::" sees IPv4 clients as ::ffff:192.0.2.7 (RFC 4291, section 2.5.5.2).
+    address = getattr(client.address, "ipv4_mapped", None) or client.address
+    found: list[Location] = []
+    left = MAX_NETWORKS
+    if address is None:
+        return found
+    for location in candidates:
+        left -= location.network_entries
+        if any(network.version == address.version and address in network for network in location.networks):
+            found.append(location)
+        if left <= 0:
+            break
+    return found
+
+
+def _country(candidates: Candidates, client: Client) -> Candidates:
+    mine = _country_code(client.country or "")
+    if not mine:
+        return candidates
+    return [location for location in candidates if _country_code(location.get("country") or "") == mine]
+
+
+def _country_code(text: str) -> str:
+    code = text.strip().lower()
+    return "gb" if code == "uk" else code
+
+
+def _score(candidates: Candidates, client: Client) -> Candidates:
+    best = max(location.score for location in candidates)
+    return [location for location in candidates if location.score == best]
+
+
+def _weighted(candidates: Candidates, client: Client) -> Candidates:
+    """Choose one candidate at random, in proportion to the weights. If all weights are zero, all are equally likely."""
+    weights = [location.weight for location in candidates]
+    total = sum(weights)
+    if total <= 0:
+        return [candidates[min(int(client.chance * len(candidates)), len(candidates) - 1)]]
+    mark = client.chance * total
+    for location, weight in zip(candidates, weights, strict=True):
+        mark -= weight
+        if mark < 0:
+            return [location]
+    return [next(location for location, weight in reversed(list(zip(candidates, weights, strict=True))) if weight > 0)]
+
+
+_METHODS: Final[dict[str, _Method]] = {
+    "locatt": _locatt,
+    "address": _address,
+    "country": _country,
+    "score": _score,
+    "weighted": _weighted,
+}
+#: The attributes of a location that a method compares with facts about the client.
+_FACTS_OF_ATTRIBUTES: Final[dict[_Method, dict[str, ClientFact]]] = {
+    _locatt: {
+        "ctype": ClientFact.ACCEPT,
+        "media-type": ClientFact.ACCEPT,
+        "http_role": ClientFact.ACCEPT,
+        "language": ClientFact.LANGUAGE,
+    },
+    _address: {"addresses": ClientFact.ADDRESS},
+    _country: {"country": ClientFact.COUNTRY},
+}
+
+
+#: Schemes of redirect targets. For any other (javascript:, data:, irods:, …), the values page is shown.
+SCHEMES: Final = frozenset({"http", "https", "ftp", "mailto"})
+#: Schemes whose URLs have a host. Only to these can `urlappend` be added.
+_HIERARCHICAL: Final = ("http:", "https:", "ftp:")
+#: Characters that are not encoded. "%" is one of them, because a target has its own escapes.
+_LITERAL: Final = "-._~!$()*,:@/;=+&'?#[]%"
+#: Most URLs: nothing is encoded.
+_ENCODED: Final = re.compile(f"(?ai:{'|'.join(sorted(SCHEMES))}):[A-Za-z0-9{re.escape(_LITERAL)}]+")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+#: scheme://userinfo@host, for Punycode if the host is not ASCII.
+_HOST: Final = re.compile(r"((?:https?|ftp)://(?:[^/?#@]*@)?)([^/?#:@\[\]]+)", re.IGNORECASE)
+#: Browsers and front proxies refuse longer targets.
+MAX_REDIRECT_TARGET_BYTES: Final = 16_384
+_MAX_HOST_CHARACTERS: Final = 253
+#: The version of these rules and of those of doi_proxy.resolver.target. A store ignores the targets that others found.
+TARGET_RULES: Final = 2
+
+
+def web_target(url: str, append: str | None = None) -> str | None:
+    """Encode a URL, with `append` at its end, in ASCII for `Location`. None if a redirect to it is not safe.
+
+    Blanks, a byte order mark and zero-width signs at its ends are removed: they are copying errors of a registrant.
+
+    Raises InvalidParameter if `append` would change the scheme or the host.
+    """
+    url = url.strip(BLANKS)
+    encoded_url = _encode(url)
+    if encoded_url is None or not append:
+        return encoded_url
+    longer = _encode(url + append)
+    if longer is None or _origin(longer) != _origin(encoded_url):
+        raise InvalidParameter(
+            "urlappend may add to the path, query or fragment of the target; here it would change the target's host."
+        )
+    return longer
+
+
+def takes_appendix(url: str) -> bool:
+    """Whether `urlappend` may be added to a URL. In a mailto: URL it would change the recipient (RFC 6068)."""
+    return url.lstrip(BLANKS).lower().startswith(_HIERARCHICAL)
+
+
+def _encode(url: str) -> str | None:
+    if _ENCODED.fullmatch(url) and len(url) <= MAX_REDIRECT_TARGET_BYTES:
+        return url
+    scheme = _SCHEME.match(url)
+    # Check the length first: encoding takes 60 ns per non-ASCII byte.
+    if scheme is None or scheme[1].lower() not in SCHEMES or len(url) > 2 * MAX_REDIRECT_TARGET_BYTES:
+        return None
+    if not url.isascii():
+        url = _HOST.sub(_punycode, url, count=1)
+    encoded = quote(url, safe=_LITERAL)
+    if len(encoded) > MAX_REDIRECT_TARGET_BYTES or len(encoded) == scheme.end():
+        return None
+    return encoded
+
+
+def _punycode(found: re.Match[str]) -> str:
+    # A host has at most 253 characters (RFC 1123, section 2.1), and Punycode takes quadratic time (RFC 3492).
+    if found[2].isascii() or len(found[2]) > _MAX_HOST_CHARACTERS:
+        return found[0]
+    # The result for a host that IDNA refuses is empty. Such a host is percent-encoded, as browsers do.
+    return found[1] + (ada_url.idna_to_ascii(found[2].encode()).decode() or found[2])
+
+
+def _origin(url: str) -> tuple[str, str, str, str] | None:
+    """The origin as browsers see it, by the WHATWG URL standard. RFC 3986 can give another one."""
+    try:
+        parsed = ada_url.URL(url)
+    except ValueError:
+        return None
+    return parsed.protocol, parsed.username, parsed.password, parsed.host
+
 
 USUAL_STATUS: Final = 302
 #: Limits of the `Link` headers of one answer, and of their URLs. Front proxies accept a few kilobytes of headers.

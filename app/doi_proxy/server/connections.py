@@ -17,8 +17,8 @@ from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
 
-from doi_proxy.rationing.accounts import find_accounts
-from doi_proxy.server.malformed_requests import MalformedRequests
+from doi_proxy.rationing.client_buckets import find_accounts
+from doi_proxy.server.plain_head import MalformedRequests
 
 log = logging.getLogger(__name__)
 

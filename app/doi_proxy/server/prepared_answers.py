@@ -10,23 +10,245 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import FAILURES, CouldNotVerify
-from doi_proxy.resolver.resolution import HIT, Origin, Resolution
+from doi_proxy.resolver.resolution import HIT, Chain, Origin, Resolution, refresh_from
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.server import plain_head, prepared_reply
-from doi_proxy.server.generations import Generations
+from doi_proxy.server import plain_head
+from doi_proxy.web import responses
 from doi_proxy.web.application import ADMITTED, TRIED
-from doi_proxy.web.operations import Face
+from doi_proxy.web.freshness import Countdown, cache_status_text
+from doi_proxy.web.negotiation import Variant, Varies, narrow, select_variant
+from doi_proxy.web.redirect import Face
 from doi_proxy.web.request import below
-from doi_proxy.web.responses import Basis, FailureBasis, Reply
-from doi_proxy.web.route import DOI_PATH
+from doi_proxy.web.request_path import DOI_PATH, Header, header_lines
+from doi_proxy.web.responses import Basis, FailureBasis, Reply, seconds_to_wait
 from doi_proxy.web.stage import PreparedRequest
-from doi_proxy.web.variants import Variant, Varies, narrow, select_variant
+from handle_protocol.referral import ResponseCode
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Generations(Generic[Key, Value]):
+    """A bounded map with two generations. An entry is dropped once others weighing `most` were used after it.
+
+    It holds at most twice that weight, and one entry more.
+    """
+
+    def __init__(self, most: int, weigh: Callable[[Key, Value], int]) -> None:
+        self._most = most
+        self._weigh = weigh
+        self._weight = 0
+        self._young: dict[Key, Value] = {}
+        self._old: dict[Key, Value] = {}
+
+    def __len__(self) -> int:
+        """The number of keys; one that was used in both generations counts twice."""
+        return len(self._young) + len(self._old)
+
+    def get(self, key: Key) -> Value | None:
+        """The value of a key, which counts as used. None if it is not in the map."""
+        value = self._young.get(key)
+        if value is None and (value := self._old.get(key)) is not None:
+            self.put(key, value)
+        return value
+
+    def put(self, key: Key, value: Value) -> None:
+        """Add a value, or replace it."""
+        if self._weight >= self._most:
+            self._old, self._young, self._weight = self._young, {}, 0
+        # A key that is put again counts twice until its generation is over.
+        self._weight += self._weigh(key, value)
+        self._young[key] = value
+
+    def drop(self, key: Key) -> None:
+        """Remove a key."""
+        self._young.pop(key, None)
+        self._old.pop(key, None)
+
+    def clear(self) -> None:
+        """Remove every key."""
+        self._young, self._old, self._weight = {}, {}, 0
+
+
+#: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
+OVERHEAD: Final = 1_200
+_CACHE_STATUS: Final = b"\r\ncache-status: "
+#: Ends a head.
+EMPTY_LINE: Final = b"\r\n"
+
+
+class Ground(msgspec.Struct, frozen=True, gc=False):
+    """A record besides the first that a reply stands on. `source` is 0 if memory has no fresh record."""
+
+    name: HandleName
+    source: int
+    #: Whether it is part of the chain of the reply, whose records are counted and decide its freshness.
+    is_followed: bool
+
+
+class PreparedReply(msgspec.Struct, gc=False):
+    """A reply as bytes. `head` has the freshness of the second when it was last sent."""
+
+    target: bytes
+    variant: Variant
+    name: HandleName
+    #: The identity of the record. The record itself would stay in memory after its eviction.
+    source: int
+    others: tuple[Ground, ...]
+    freshness: Callable[[Chain, int], tuple[Header, ...]]
+    status: int
+    #: The header lines that do not change.
+    lines: bytes
+    #: The empty line and the body.
+    tail: bytes
+    #: How the freshness of one fresh record is written. None for a reply about a failure.
+    countdown: Countdown | None = None
+    #: The token of the failure that the reply is about. "" for one about records.
+    token: str = ""
+    #: When the reply ends, whatever the records are.
+    until: float = inf
+    #: The inputs of `head`: the time, the times of the record, the pattern of its freshness, the server's header lines.
+    second: int = -1
+    fetched_at: float = -1.0
+    fresh_until: float = 0.0
+    pattern: bytes = b""
+    first: bytes = b""
+    #: Until when a record with the same times and values is the answer, with the same local records.
+    sure_until: float = -inf
+    #: The origin of the record, and the hash of its values.
+    origin: Origin = HIT
+    values: int = 0
+    head: bytes = b""
+    #: How often it was chosen in that second, and its size in memory, in bytes.
+    uses: int = 0
+    size: int = 0
+    #: What a log shows of a GET that gets this head. None until there is one.
+    logged: PreparedRequest | None = None
+    #: The rest of the first line of its requests, after the method.
+    line: bytes = b""
+
+    def __post_init__(self) -> None:
+        names = len(self.name.text) + sum([len(ground.name.text) + 200 for ground in self.others])
+        self.line = b" %b HTTP/1.1\r\n" % self.target
+        self.size = 2 * len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
+
+    @property
+    def cache_status(self) -> str | None:
+        """The value of Cache-Status after our own name."""
+        at = self.head.rfind(_CACHE_STATUS)
+        header = self.head[at + 2 :].partition(b"\r\n")[0].partition(b": ")
+        return cache_status_text([(header[0], header[2])]) if at >= 0 else None
+
+    def write_head(self, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes) -> None:
+        """Write the head for a second. `found` and `followed` are the records of the chain, in its order."""
+        entry = found.entry
+        # A record from after this second is of a clock that was set back: its Expires is not that of the record.
+        is_usual = found.origin is HIT and entry.fetched_at <= second + 1.0
+        if not is_usual or followed or self.countdown is None:
+            chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
+            freshness, self.pattern = header_lines(self.freshness(chain, second)), b""
+        else:
+            if not self.pattern or entry.fetched_at != self.fetched_at or entry.fresh_until != self.fresh_until:
+                self.pattern = self.countdown.pattern(found)
+            freshness = self.pattern % self.countdown.numbers(found, second)
+        self.second = second
+        # While no query is sent, the record is looked up anew each second: the upstream may answer again.
+        until = float(second + 1)
+        if found.origin is HIT:
+            until = max(refresh_from(entry), min(until, entry.fresh_until))
+        self.sure_until = -inf if self.others or entry.is_negative else min(until, self.until)
+        self.origin, self.values = found.origin, hash(entry.answer.values)
+        self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
+        self.frame(first, freshness)
+
+    def frame(self, first: bytes, freshness: bytes) -> None:
+        """Write the head, given the server's header lines and those of the freshness."""
+        self.first, self.uses, self.logged = first, 0, None
+        self.head = b"".join((responses.status_line(self.status), first, self.lines, freshness))
+
+
+def hash_failure(failure: CouldNotVerify | None) -> int:
+    """A number that changes with what an answer says about a failure: which one, and when to try again. 0 for None."""
+    return 0 if failure is None else hash((failure.token, failure.message, seconds_to_wait(failure)))
+
+
+def hash_resolution(resolution: Resolution | None) -> int:
+    """A number that changes with the answer: 64 bits, keyed. 0 for None.
+
+    A "not found" changes with its time too: a page about it, which can show what else was known then, is as old as it.
+    """
+    if resolution is None:
+        return 0
+    answer = resolution.entry.answer
+    # Bytes remember their hash.
+    values = hash(answer.values)
+    if resolution.origin is HIT and answer.code is ResponseCode.SUCCESS:
+        return values
+    reason = None if resolution.failure is None else resolution.failure.token
+    more = (resolution.origin, answer.code, resolution.entry.fetched_at, reason, resolution.agency)
+    gone = resolution.tombstone and (resolution.tombstone.reason, resolution.tombstone.date)
+    return hash((values, more, gone, resolution.allows_detour))
+
+
+def hash_basis(basis: responses.Basis | responses.FailureBasis) -> int:
+    """The `source` of a reply."""
+    return (
+        hash_failure(basis.failure)
+        if isinstance(basis, responses.FailureBasis)
+        else hash_resolution(basis.chain.resolutions[0])
+    )
+
+
+def prepare_reply(
+    target: bytes,
+    variant: Variant,
+    first: Resolution,
+    reply: responses.Reply,
+    basis: responses.Basis,
+    others: tuple[Ground, ...] = (),
+    until: float = inf,
+) -> PreparedReply:
+    """The prepared form of a reply about records, of which `first` is that of the name."""
+    return PreparedReply(
+        target=target,
+        variant=variant,
+        name=first.name,
+        source=hash_resolution(first),
+        others=others,
+        freshness=basis.freshness,
+        countdown=basis.countdown,
+        status=reply.status,
+        lines=responses.frame_lines(reply),
+        tail=EMPTY_LINE + reply.body,
+        until=until,
+    )
+
+
+def prepare_failure(
+    target: bytes, variant: Variant, reply: responses.Reply, basis: responses.FailureBasis
+) -> PreparedReply:
+    """The prepared form of a reply about a failure. Its freshness never changes, so `lines` have it."""
+    return PreparedReply(
+        target=target,
+        variant=variant,
+        name=basis.name,
+        source=hash_failure(basis.failure),
+        others=(),
+        freshness=lambda *_: (),
+        token=basis.failure.token,
+        status=reply.status,
+        lines=responses.frame_lines(reply) + header_lines(reply.freshness),
+        tail=EMPTY_LINE + reply.body,
+    )
+
 
 #: Larger replies and requests take the full path. This keeps the cache small.
 MAX_ANSWER_BYTES: Final = 16_384
@@ -54,14 +276,12 @@ class Shelf:
 
     def __init__(self, max_bytes: int) -> None:
         # Each map holds up to twice its weight.
-        self.targets: Generations[bytes, tuple[prepared_reply.PreparedReply, ...]] = Generations(
+        self.targets: Generations[bytes, tuple[PreparedReply, ...]] = Generations(
             max_bytes * 3 // 8, lambda _, replies: sum([reply.size for reply in replies])
         )
         # By a hash of 64 bits with a secret: what a request says of its reader, such as Referer, is not kept. A reply
         # is used only for its own target, so two requests of one hash could at worst swap its variants.
-        self.requests: Generations[int, prepared_reply.PreparedReply] = Generations(
-            max_bytes // 8, lambda _, prepared: prepared.size
-        )
+        self.requests: Generations[int, PreparedReply] = Generations(max_bytes // 8, lambda _, prepared: prepared.size)
 
 
 class PreparedAnswers:
@@ -125,7 +345,7 @@ class PreparedAnswers:
         is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in basis.varies
         targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, basis.varies)
         known = targets.get(target) or ()
-        source = prepared_reply.hash_basis(basis)
+        source = hash_basis(basis)
         is_known = any(answer.variant == variant and answer.source == source for answer in known)
         if is_known or (is_rare and not known and not self._is_seen(target)):
             return
@@ -137,37 +357,27 @@ class PreparedAnswers:
             rest = [answer for answer in known if answer.variant != variant]
             targets.put(target, (prepared, *rest[: MAX_VARIANTS - 1]))
 
-    def _prepare_records(
-        self, target: bytes, variant: Variant, reply: Reply, basis: Basis
-    ) -> prepared_reply.PreparedReply | None:
+    def _prepare_records(self, target: bytes, variant: Variant, reply: Reply, basis: Basis) -> PreparedReply | None:
         """A reply that is used while its records are the same."""
         first, *followed = basis.chain.resolutions
-        if prepared_reply.hash_resolution(self._resolver.resolve_now(first.name)) != prepared_reply.hash_resolution(
-            first
-        ):
+        if hash_resolution(self._resolver.resolve_now(first.name)) != hash_resolution(first):
             return None  # memory has not admitted the record, or this answer took a query: the next one can be another
         others = (
-            *[
-                prepared_reply.Ground(resolution.name, prepared_reply.hash_resolution(resolution), True)
-                for resolution in followed
-            ],
-            *[
-                prepared_reply.Ground(name, prepared_reply.hash_resolution(self._resolver.resolve_now(name)), False)
-                for name in basis.find_watched()
-            ],
+            *[Ground(resolution.name, hash_resolution(resolution), True) for resolution in followed],
+            *[Ground(name, hash_resolution(self._resolver.resolve_now(name)), False) for name in basis.find_watched()],
         )
         until = inf if basis.seconds is None else self._clock() + basis.seconds
-        return prepared_reply.prepare_reply(target, variant, first, reply, basis, others, until)
+        return prepare_reply(target, variant, first, reply, basis, others, until)
 
     def _prepare_failure(
         self, target: bytes, variant: Variant, reply: Reply, basis: FailureBasis
-    ) -> prepared_reply.PreparedReply | None:
+    ) -> PreparedReply | None:
         """A reply that is used while the same failure is the last one about the name, in its second."""
-        source = prepared_reply.hash_failure(self._find_failure(basis.name))
+        source = hash_failure(self._find_failure(basis.name))
         # A request with a query can bypass the cache. Another name, or a share of the client, can have failed.
-        if b"?" in target or source == 0 or source != prepared_reply.hash_failure(basis.failure):
+        if b"?" in target or source == 0 or source != hash_failure(basis.failure):
             return None
-        return prepared_reply.prepare_failure(target, variant, reply, basis)
+        return prepare_failure(target, variant, reply, basis)
 
     def _find_failure(self, name: HandleName) -> CouldNotVerify | None:
         """The failure that a request for a name meets now, if memory has no record of it."""
@@ -209,7 +419,7 @@ class PreparedAnswers:
             self._drop(request, prepared.target)
             self._done = prepared.target, {ADMITTED}
             return None
-        method, tail = ("HEAD", prepared_reply.EMPTY_LINE) if head_only else ("GET", prepared.tail)
+        method, tail = ("HEAD", EMPTY_LINE) if head_only else ("GET", prepared.tail)
         self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
@@ -220,12 +430,12 @@ class PreparedAnswers:
         logged = (None if head_only else prepared.logged) or self._describe(prepared, method, tail)
         return prepared.head + self._log_prepared(logged, client, self._timer() - began) + tail
 
-    def _describe(self, prepared: prepared_reply.PreparedReply, method: str, tail: bytes) -> PreparedRequest:
+    def _describe(self, prepared: PreparedReply, method: str, tail: bytes) -> PreparedRequest:
         """What a log shows of an answer that ends with `tail`."""
         path, _, query = prepared.target.partition(b"?")
         path, size, cache_status = (
             below(self._sub_path, path),
-            len(tail) - len(prepared_reply.EMPTY_LINE),
+            len(tail) - len(EMPTY_LINE),
             prepared.cache_status,
         )
         described = PreparedRequest(method, path, query, prepared.status, size, cache_status)
@@ -238,7 +448,7 @@ class PreparedAnswers:
         done, self._done = self._done, _NOT_DONE
         return done[1] if done[0] == target else set()
 
-    def _find_same(self, prepared: prepared_reply.PreparedReply, now: float) -> Entry | None:
+    def _find_same(self, prepared: PreparedReply, now: float) -> Entry | None:
         """The record that the head of a reply is about, if memory has it still. None if there may be another answer."""
         if (records := self._resolver.local_records) is not self._local_records:
             self._local_records = records
@@ -254,7 +464,7 @@ class PreparedAnswers:
         return entry if has_same_times and (prepared.origin is HIT or self._resolver.is_current(entry)) else None
 
     def _find_chain(
-        self, prepared: prepared_reply.PreparedReply, read: Resolution | None, same: Entry | None
+        self, prepared: PreparedReply, read: Resolution | None, same: Entry | None
     ) -> tuple[Resolution, tuple[Resolution, ...]] | None:
         """The records of a reply: the first, and the rest of its chain. None if they are others than before."""
         if same is not None and prepared.origin is HIT:
@@ -263,14 +473,14 @@ class PreparedAnswers:
             return None
         # The client is admitted. Memory may have evicted the record that the store has.
         found = read or self._resolver.resolve_now(prepared.name)
-        if found is None or (found is not read and prepared_reply.hash_resolution(found) != prepared.source):
+        if found is None or (found is not read and hash_resolution(found) != prepared.source):
             return None
         followed = self._find_others(prepared) if prepared.others else ()
         return None if followed is None else (found, followed)
 
     def _renew(
         self,
-        prepared: prepared_reply.PreparedReply,
+        prepared: PreparedReply,
         read: Resolution | None,
         same: Entry | None,
         second: int,
@@ -278,7 +488,7 @@ class PreparedAnswers:
     ) -> bool:
         """Count what a reply depends on, and write its head anew if a part of it has changed. False if it has ended."""
         if prepared.token:
-            if prepared_reply.hash_failure(self._find_failure(prepared.name)) != prepared.source:
+            if hash_failure(self._find_failure(prepared.name)) != prepared.source:
                 return False
             self._resolver.observer.record_failure(prepared.token)
             if not prepared.head or first != prepared.first:
@@ -297,7 +507,7 @@ class PreparedAnswers:
             prepared.write_head(found, followed, second, first)
         return True
 
-    def _count_sample(self, client: str, prepared: prepared_reply.PreparedReply) -> None:
+    def _count_sample(self, client: str, prepared: PreparedReply) -> None:
         self._answers_until_sample = CLIENT_SAMPLE
         if self._count_client is not None:
             self._count_client(client, CLIENT_SAMPLE)
@@ -307,7 +517,7 @@ class PreparedAnswers:
 
     def _find(
         self, request: bytes, is_cut: bool, forwarded_for: bytes | None, client_of: Callable[[bytes | None], str]
-    ) -> tuple[prepared_reply.PreparedReply | None, bytes | None, Resolution | None]:
+    ) -> tuple[PreparedReply | None, bytes | None, Resolution | None]:
         """The prepared reply to a request, its whole X-Forwarded-For, and its record if that was read for it.
 
         `forwarded_for` was cut from the request. Without what was cut, it may be in the maps of requests.
@@ -347,10 +557,10 @@ class PreparedAnswers:
     def _choose(
         self,
         selected: Variant,
-        usual: tuple[prepared_reply.PreparedReply, ...],
-        rare: tuple[prepared_reply.PreparedReply, ...],
+        usual: tuple[PreparedReply, ...],
+        rare: tuple[PreparedReply, ...],
         request: bytes | None,
-    ) -> prepared_reply.PreparedReply | None:
+    ) -> PreparedReply | None:
         """The reply for what a request selects. A frequent one is kept for the whole request, if that is given."""
         for shelf, replies in ((self._usual, usual), (self._rare, rare)):
             for prepared in replies:
@@ -361,7 +571,7 @@ class PreparedAnswers:
                     return prepared
         return None
 
-    def _make(self, target: bytes, selected: Variant) -> tuple[prepared_reply.PreparedReply, Resolution] | None:
+    def _make(self, target: bytes, selected: Variant) -> tuple[PreparedReply, Resolution] | None:
         """Prepare the redirect of a record that is found without a task, and keep it if memory keeps the record.
 
         The client is admitted. Without such a redirect, `take_marks` returns what the full path need not repeat.
@@ -376,17 +586,17 @@ class PreparedAnswers:
         if found is None or reply is None or not isinstance(basis, Basis):
             self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}
             return None
-        prepared = prepared_reply.prepare_reply(target, narrow(selected, basis.varies), found, reply, basis)
+        prepared = prepare_reply(target, narrow(selected, basis.varies), found, reply, basis)
         if prepared.size <= MAX_ANSWER_BYTES and (self._peek(found.name.key) or found.origin is Origin.LOCAL):
             self._usual.targets.put(target, (prepared,))
         return prepared, found
 
-    def _find_others(self, prepared: prepared_reply.PreparedReply) -> tuple[Resolution, ...] | None:
+    def _find_others(self, prepared: PreparedReply) -> tuple[Resolution, ...] | None:
         """The rest of the chain of a reply. None if memory has something else than before."""
         followed = []
         for ground in prepared.others:
             found = self._resolver.resolve_now(ground.name)
-            if prepared_reply.hash_resolution(found) != ground.source:
+            if hash_resolution(found) != ground.source:
                 return None
             if found is not None and ground.is_followed:
                 followed.append(found)

@@ -1,7 +1,7 @@
 """uvicorn's HTTP protocol with prepared answers, answers without a task, and limits on what a client can do.
 
 A connection parses one request, answers it, and only then parses the next. Reading pauses meanwhile, so one read of the
-socket is buffered at most. Only this module and doi_proxy.server.cycle rely on internals of uvicorn. A test finds
+socket is buffered at most. Only this module and doi_proxy.server.plain_head rely on internals of uvicorn. A test finds
 changes.
 """
 
@@ -10,20 +10,50 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from doi_proxy.server import framing, proxies
-from doi_proxy.server.application import ServedApplication, application_of
-from doi_proxy.server.connections import BODY_RATE, Phase, Reason
-from doi_proxy.server.cycle import ReadingFlow, keep_alive_after_body
-from doi_proxy.server.host import is_host, split_absolute
-from doi_proxy.server.plain_head import ORIGIN_FORM
-from doi_proxy.server.refusals import refusal
-from doi_proxy.server.request_stream import RequestStream
-from doi_proxy.web.application import MARKS
+from doi_proxy.server import listening as proxies
+from doi_proxy.server import plain_head as framing
+from doi_proxy.server.connections import BODY_RATE, Connections, Phase, Reason
+from doi_proxy.server.listening import is_host, split_absolute
+from doi_proxy.server.plain_head import ORIGIN_FORM, ReadingFlow, RequestStream, keep_alive_after_body, refusal
+from doi_proxy.web.application import MARKS, Preparation
+from doi_proxy.web.request import Fields
+
+#: Middlewares that a server puts around an application.
+_MAX_WRAPPERS: Final = 5
+
+
+class ServedApplication(Protocol):
+    """An ASGI application with two shortcuts."""
+
+    @property
+    def prepared(self) -> Preparation | None:
+        """The prepared answers. None if they are switched off."""
+
+    @property
+    def connections(self) -> Connections:
+        """The connections of the process; the application carries them to the server and does not use them."""
+
+    @property
+    def base(self) -> str:
+        """The path of this resolver without a slash at its end, for the links of a refusal."""
+
+    def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
+        """The whole answer to a request, if it needs no I/O; otherwise None. `fields` are its headers, if read."""
+
+
+def application_of(app: Any) -> ServedApplication | None:
+    """The application, which the server may have wrapped in middleware; None if there is none with Connections."""
+    for _ in range(_MAX_WRAPPERS):
+        if isinstance(getattr(app, "connections", None), Connections):
+            return cast(ServedApplication, app)
+        app = getattr(app, "app", None)
+    return None
+
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16

@@ -7,13 +7,97 @@ module relies on uvloop internals, the class SSLProtocol, to which `ssl=` leads 
 from __future__ import annotations
 
 import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]
 
-from doi_proxy.server.certificate import Certificate
+from doi_proxy.errors import ConfigurationError
 from doi_proxy.server.connections import Reason
 from doi_proxy.server.protocol import ServerProtocol
+from doi_proxy.system.check import Finding, Inspection, find_access_problem
+from doi_proxy.system.files import require_regular
+
+#: The largest file of a certificate chain or of a key.
+_MAX_PEM_BYTES: Final = 1024 * 1024
+
+
+def load_certificate(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """The context that serves HTTPS with these files; None if they are not set. Raises ConfigurationError."""
+    if (certificate is None) != (key is None):
+        raise ConfigurationError("--tls-cert and --tls-key: only one of them is set; set both to serve HTTPS")
+    if certificate is None or key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # A client that resumes gets another ticket. OpenSSL's default, two, costs 0.09 ms more for each handshake.
+    context.num_tickets = 1
+    try:
+        for path in (certificate, key):
+            require_regular(path, _MAX_PEM_BYTES)
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {error}") from error
+    return context
+
+
+class Certificate:
+    """The newest certificate. A connection keeps the one that it began with."""
+
+    def __init__(self, certificate: Path | None, key: Path | None) -> None:
+        self.context = load_certificate(certificate, key)
+
+    def replace(self, certificate: Path | None, key: Path | None) -> None:
+        """Use this certificate from now on. Raises ConfigurationError and keeps the previous certificate."""
+        context = load_certificate(certificate, key)
+        if (context is None) != (self.context is None):
+            raise ConfigurationError("--tls-cert: a reload cannot switch HTTPS on or off; restart the service")
+        if context is not None:
+            self.context = context
+
+
+#: Days before the end of a certificate from which its end is a warning.
+_EXPIRY_DAYS: Final = 30.0
+_DAY: Final = 86_400.0
+
+
+def find_certificate_problems(inspection: Inspection) -> Iterator[Finding]:
+    """A certificate that cannot serve HTTPS, ends soon, or is for another host."""
+    settings = inspection.settings
+    certificate, key = settings.tls_cert, settings.tls_key
+    name = "tls_cert" if certificate is not None else "tls_key"
+    if any(path is not None and find_access_problem(path) for path in (certificate, key)):
+        return
+    remedy = "use a PEM certificate chain and the key that belongs to it"
+    refusals = list(inspection.find_refusal(name, lambda: load_certificate(certificate, key), remedy))
+    yield from refusals
+    if certificate is not None and not refusals:
+        yield from _judge_certificate(inspection, certificate)
+
+
+def _judge_certificate(inspection: Inspection, certificate: Path) -> Iterator[Finding]:
+    # The public part of `ssl` reads only certificates that it has verified.
+    fields = ssl._ssl._test_decode_cert(str(certificate))  # type: ignore[attr-defined]
+    source = inspection.source("tls_cert")
+    days = (ssl.cert_time_to_seconds(fields["notAfter"]) - time.time()) / _DAY
+    if days < 0:
+        yield Finding("error", source, f"the certificate ended on {fields['notAfter']}", "renew it")
+    elif days < _EXPIRY_DAYS:
+        yield Finding(
+            "warning", source, f"the certificate ends in {days:.0f} days, on {fields['notAfter']}", "renew it"
+        )
+    host = urlsplit(inspection.settings.public_url or "").hostname
+    names = [value.lower() for _, value in fields.get("subjectAltName", ())]
+    if host and host not in names and f"*.{host.partition('.')[2]}" not in names:
+        yield Finding(
+            "warning",
+            source,
+            f"the certificate is for {', '.join(names) or 'no host'}, and public_url has the host {host}",
+            "use a certificate for that host, unless a front proxy serves HTTPS",
+        )
+
 
 #: Seconds until uvloop ends a handshake. The sweep of doi_proxy.server.connections does so much earlier.
 _HANDSHAKE_LIMIT: Final = 86_400.0

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
+from doi_proxy.cache.store import Store
+from doi_proxy.errors import ConfigurationError
 from doi_proxy.store.stored_entry import READERS, Reader
+from doi_proxy.system.files import open_regular, read_regular, replace_private
 
 #: PRAGMA application_id: "DOIr". PRAGMA user_version is the format of the store.
 APPLICATION_ID: Final = 0x444F4972
@@ -80,3 +85,114 @@ def read_format(connection: sqlite3.Connection) -> int:
 def read_pragma(connection: sqlite3.Connection, name: str) -> int:
     """The number of a pragma. Raises sqlite3.Error."""
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+_SQLITE_FILE: Final = "sqlite:///"
+
+
+def _find_none() -> None:
+    """No feature has records in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store is opened.
+
+    `max_bytes` limits the size of a file, and `timeout` the wait for a server. With `read_only`, the file is not
+    changed. `find_records` returns what a feature has in a SQLite file beside the entries. `find_freed` returns by how
+    many bytes `max_bytes` is larger now, because the disk has got room since.
+    """
+
+    clock: Callable[[], float]
+    max_bytes: int
+    timeout: float
+    read_only: bool = False
+    find_records: Callable[[], Any] = _find_none
+    find_freed: Callable[[], int] = int
+
+
+#: Opens the store of a URL. None is a cache with memory alone. Raises ConfigurationError, and StoreError for a file.
+Opener = Callable[[str, StoreOptions], Store | None]
+
+
+def open_store(url: str, options: StoreOptions, openers: Mapping[str, Opener]) -> Store | None:
+    """Open the store at `url` by the opener of its scheme. None if there is memory alone.
+
+    Raises ConfigurationError for a URL that cannot be used, and StoreError for a file that cannot be used.
+    """
+    if url in ("memory:", "memory://"):
+        return None
+    scheme = url.partition(":")[0]
+    if scheme not in openers:
+        raise ConfigurationError(
+            f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, or a server"
+            " as in docs/valkey.md: valkey://host/0, valkey+unix:///path,"
+            " valkey+cluster://host1,host2 or valkey+sentinel://host1,host2/name."
+        )
+    return openers[scheme](url, options)
+
+
+def read_store_path(url: str) -> Path | None:
+    """The file that a URL of a SQLite store names, None for any other store."""
+    return Path(url.removeprefix(_SQLITE_FILE)) if url.startswith(_SQLITE_FILE) else None
+
+
+def find_store_file(url: str) -> Path | None:
+    """The file of a SQLite store that this program uses, None for any other store. See choose_file."""
+    path = read_store_path(url)
+    with suppress(OSError):
+        if path is not None and path.is_file():
+            return choose_file(path)
+    return path
+
+
+log = logging.getLogger(__name__)
+
+#: StateDirectory= sets it (systemd.exec(5)), and so does the image.
+_STATE_VARIABLE: Final = "STATE_DIRECTORY"
+_STATE_NAME: Final = "doi-proxy"
+_HEADER: Final = "# doi-proxy: the last good text of {path}\n"
+
+
+class LastGood:
+    """The copy of one setting's files. `name` is the setting, and `ending` that of the copy's name.
+
+    It is beside a SQLite store, else in the folder that the environment names; without both there is none.
+    """
+
+    def __init__(self, store_url: str, name: str, ending: str = "toml") -> None:
+        store = read_store_path(store_url) or (_find_state_file() if name else None)
+        # A URL without a path, which the opening of the store refuses, names no file.
+        self.path = store.with_name(f"{store.name}.{name}.{ending}") if store and store.name else None
+
+    def keep(self, path: Path, text: str) -> None:
+        """Keep the text of the files at `path`. A copy that cannot be written costs a log line."""
+        if self.path is None:
+            return
+        content = (_HEADER.format(path=path) + text).encode()
+        with suppress(OSError):
+            if self.path.stat().st_size == len(content) and read_regular(self.path, len(content)) == content:
+                return
+        try:
+            replace_private(self.path, content)
+        except OSError as error:
+            log.warning("the last good text of %s cannot be kept in %s: %s", path, self.path, error.strerror or error)
+
+    def find(self, path: Path) -> Path | None:
+        """The copy of the files at `path`, None without one."""
+        header = _HEADER.format(path=path).encode()
+        if self.path is not None:
+            with suppress(OSError), open_regular(self.path) as file:
+                if file.read(len(header)) == header:
+                    return self.path
+        return None
+
+
+def _find_state_file() -> Path | None:
+    """A name in the folder that systemd or the image gives the service, for a store that is on a server."""
+    folders = os.environ.get(_STATE_VARIABLE)
+    return Path(folders.partition(":")[0]) / _STATE_NAME if folders else None
+
+
+#: Without a copy.
+NOT_KEPT: Final = LastGood("memory:", "")

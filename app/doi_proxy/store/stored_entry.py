@@ -2,18 +2,116 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import DamagedEntry
-from doi_proxy.store.compression import compress, decompress
-from doi_proxy.store.stored_redirect import PLACE, RedirectAnswer, holds_target, pack_place
-from handle_protocol.answer import Answer, ProvenAnswer, ResponseCode
+from doi_proxy.resolver.resolver import MAX_BYTES_NOW
+from doi_proxy.resolver.target import TARGET_RULES, read_unconditional_target, web_target
+from doi_proxy.system.files import read_package_file
+from handle_protocol.dump import UnusableAnswer
+from handle_protocol.referral import Answer, ProvenAnswer, ResponseCode
+
+
+@cache
+def read_dictionary_1() -> bytes:
+    """The first dictionary: values of handle records, then beginnings and middle parts of URLs."""
+    return read_package_file("doi_proxy.store", "dictionary_1.txt")
+
+
+#: The version of the rules that found the target; its first byte in the JSON of the values, and the one after its last.
+PLACE: Final = Struct("<BHH")
+
+
+class RedirectAnswer(Answer, frozen=True, gc=False):
+    """A plain redirect whose URL is safe in a header and in `values` as it is.
+
+    Its place adds nothing to the values, so the answer is equal to one without it.
+    """
+
+    #: The first byte of the target in `values`, and the byte after its last.
+    start: int = 0
+    end: int = 0
+
+    @property
+    def target(self) -> str:  # type: ignore[override]
+        """The URL."""
+        return self.values[self.start : self.end].decode("ascii")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Answer and type(other) is not RedirectAnswer:
+            return NotImplemented
+        return self.agrees_with(other) and (self.detail, self.is_verified) == (other.detail, other.is_verified)
+
+    __hash__ = Answer.__hash__
+
+
+def pack_place(answer: Answer) -> bytes | None:
+    """The place of the target to which a record leads every client. None if the values do not contain it as it is."""
+    if isinstance(answer, RedirectAnswer):
+        return PLACE.pack(TARGET_RULES, answer.start, answer.end)
+    if len(answer.values) > MAX_BYTES_NOW or isinstance(answer, ProvenAnswer):
+        return None
+    try:
+        found = read_unconditional_target(answer.values)
+    except UnusableAnswer:
+        return None
+    if found is None or found.location != found.display:
+        return None
+    start = answer.values.find(b'"%b"' % found.location.encode()) + 1
+    return PLACE.pack(TARGET_RULES, start, start + len(found.location)) if start > 0 else None
+
+
+def holds_target(values: bytes, rules: int, start: int, end: int) -> bool:
+    """Whether these rules found the target at a place in the values, and it is safe.
+
+    A program that can write to the store can write any place, and any bytes there.
+    """
+    text = values[start:end].decode("latin-1")
+    return rules == TARGET_RULES and len(values) <= MAX_BYTES_NOW and web_target(text) == text
+
+
+#: The window has room for the dictionary (11 kB). Negative: without the header and the checksum of RFC 1950.
+WINDOW_BITS: Final = -14
+_LEVEL: Final = 6
+#: Copying the prepared state takes most of the time. A larger state does not make short texts smaller.
+_MEMORY_LEVEL: Final = 4
+#: Limit of the decompressed size, in bytes. It is larger than any answer that is accepted from an upstream.
+MAX_BYTES: Final = 16 * 1024 * 1024
+
+
+def compress(data: bytes) -> bytes:
+    """Compress one record."""
+    work = _prepared().copy()
+    return bytes(work.compress(data) + work.flush())
+
+
+def decompress(data: bytes) -> bytes:
+    """Reverse `compress`. Raises ValueError for other data, and for more than MAX_BYTES."""
+    work = zlib.decompressobj(WINDOW_BITS, read_dictionary_1())
+    try:
+        found = work.decompress(data, MAX_BYTES)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if not work.eof or work.unused_data:
+        raise ValueError("the compressed data has no end, or something follows it")
+    return found
+
+
+@cache
+def _prepared() -> Any:
+    """The state after the dictionary has been read. Reading it takes ten times as long as copying the state."""
+    return zlib.compressobj(
+        _LEVEL, zlib.DEFLATED, WINDOW_BITS, _MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, read_dictionary_1()
+    )
+
 
 #: The format of a store, and of each entry in it. SQLite has it as user_version, Valkey in the prefix of its keys.
 #: A change of what a store holds needs a new number and a reader in READERS (docs/releases.md).

@@ -11,14 +11,27 @@ command has left in its folder.
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import json
 import os
 import stat
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from glob import escape
+from importlib.resources import files
+from itertools import islice
+from math import inf
 from pathlib import Path
+from socket import gaierror
 from tempfile import mkstemp
-from typing import BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Self
+
+from doi_names.name import CodePoint
+from doi_proxy.system.check import Service
+from doi_proxy.system.toml_text import FileProblem
 
 _FILE: Final = 0o600
 _FOLDER: Final = 0o700
@@ -276,3 +289,241 @@ def _give_to_owner(descriptor: int, folder: Path) -> None:
         owner = folder.stat()
         if owner.st_uid != _ROOT:
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
+#: The window size by which zlib selects the gzip format.
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class GzipLimits:
+    """The limits of decompressed data: bytes for each compressed byte, all bytes, and bytes of one piece.
+
+    Below `free_bytes` the ratio does not matter: short lists of similar names compress well.
+    """
+
+    ratio: float = inf
+    total_bytes: float = inf
+    free_bytes: int = 1024 * 1024
+    piece_bytes: int = 16_384
+
+
+class Gunzip:
+    """Decompresses gzip data, also of several members."""
+
+    def __init__(self, limits: GzipLimits, refuse: Callable[[str], Exception], library: Any = zlib) -> None:
+        """`refuse` makes the error of data that cannot be read, from a reason such as "gzip data ends too early".
+
+        `library` is zlib, or has its interface.
+        """
+        self._limits = limits
+        self._refuse = refuse
+        self._library = library
+        self._inflate = library.decompressobj(_GZIP)
+        self._compressed_bytes = self._bytes = 0
+        self._is_started = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The decompressed pieces. Raises the error of `refuse` for damaged data, and past a limit."""
+        self._compressed_bytes += len(data)
+        while data:
+            if self._inflate.eof:
+                # Some programs pad a file with zeros.
+                if not data.strip(b"\0"):
+                    return
+                self._inflate = self._library.decompressobj(_GZIP)
+            self._is_started = True
+            try:
+                piece = self._inflate.decompress(data, self._limits.piece_bytes)
+            except self._library.error as error:
+                raise self._refuse(f"gzip data is damaged: {error}") from error
+            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            self._bytes += len(piece)
+            self._check_limits()
+            if piece:
+                yield piece
+
+    def read(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The decompressed pieces of all data. Raises the error of `refuse`."""
+        for data in pieces:
+            yield from self.feed(data)
+        self.end()
+
+    def _check_limits(self) -> None:
+        limits = self._limits
+        if self._bytes > max(limits.free_bytes, limits.ratio * self._compressed_bytes):
+            raise self._refuse(f"gzip data decompresses to more than {limits.ratio:g} times its size")
+        if self._bytes > limits.total_bytes:
+            raise self._refuse(f"gzip data decompresses to more than {limits.total_bytes} bytes")
+
+    def end(self) -> None:
+        """Check that the data is complete. Raises the error of `refuse`."""
+        if self._is_started and not self._inflate.eof:
+            raise self._refuse("gzip data ends too early; the whole file is needed")
+
+
+def has_package_file(package: str, *path: str) -> bool:
+    """Whether a package has this file."""
+    return files(package).joinpath(*path).is_file()
+
+
+def read_package_file(package: str, *path: str) -> bytes:
+    """The content of a file of a package. Raises OSError without one."""
+    return files(package).joinpath(*path).read_bytes()
+
+
+STANDARD_INPUT: Final = "-"
+STANDARD_OUTPUT: Final = "-"
+
+
+def printable(text: str) -> str:
+    """A text for a terminal. A character that is not graphic becomes its notation, such as <U+200B>."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else f"<{CodePoint(character, 0).notation}>" for character in text
+    )
+
+
+def print_json(value: Any) -> None:
+    """Print a JSON value in one line. Characters that are not graphic are escaped, whoever wrote the text."""
+    text = json.dumps(value, ensure_ascii=False)
+    print("".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text))
+
+
+_SHORTAGES: Final = {
+    errno.EMFILE: "this process has as many open files as it may (ulimit -n, LimitNOFILE=)",
+    errno.ENFILE: "this machine has as many open files as it may (fs.file-max)",
+    errno.ENOMEM: "this machine is short of memory",
+    errno.ENOBUFS: "this machine is short of memory for connections",
+}
+#: Causes of causes that are looked at.
+_MOST_CAUSES: Final = 10
+
+
+def find_shortage(error: BaseException) -> str:
+    """What this machine was short of, if that caused the error. Otherwise an empty text."""
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if cause is None:
+            break
+        if isinstance(cause, MemoryError):
+            return _SHORTAGES[errno.ENOMEM]
+        if isinstance(cause, gaierror):
+            # The system's look-up of a host says "temporary failure" if it cannot open a socket.
+            return _try_to_open()
+        if isinstance(cause, OSError) and cause.errno in _SHORTAGES:
+            return _SHORTAGES[cause.errno]
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+def _try_to_open() -> str:
+    try:
+        descriptor = open_null()
+    except OSError as error:
+        return _SHORTAGES.get(error.errno or 0, "")
+    with suppress(OSError):
+        os.close(descriptor)
+    return ""
+
+
+#: Seconds between two looks at the files.
+WATCH_INTERVAL: Final = 1.0
+#: Files of one folder. The others of a folder with more are a problem.
+MAX_FILES: Final = 1_000
+
+#: What tells whether a file has changed: its name, and its modification time, size and inode, or an error number.
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+def take_stamp(path: Path) -> Stamp:
+    """The state of the files by which a change is noticed."""
+    return tuple(_stamp_of(file) for file in list_toml_files(path))
+
+
+def _stamp_of(file: Path) -> tuple[str, int, int, int]:
+    try:
+        found = file.stat()
+    except OSError as error:
+        return str(file), 0, 0, -(error.errno or 1)
+    return str(file), found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def list_toml_files(path: Path) -> list[Path]:
+    """The file itself, or the files of the folder whose names end with .toml, sorted; one more than MAX_FILES."""
+    if not path.is_dir():
+        return [path]
+    try:
+        with os.scandir(path) as entries:
+            names = (entry.name for entry in entries if entry.name.endswith(".toml") and not entry.name.startswith("."))
+            return [path / name for name in sorted(islice(names, MAX_FILES + 1))]
+    except OSError:
+        return [path]
+
+
+class UnreadableFile(Exception):
+    """A file cannot be read."""
+
+    def __init__(self, path: Path, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.problem = FileProblem(str(path), line, column, message)
+
+
+def read_text_file(path: Path, most: int, too_large: str) -> tuple[str, int]:
+    """The text of a file and its size in bytes. Raises UnreadableFile, with `too_large` for more than `most` bytes."""
+    try:
+        data = read_regular(path, most)
+    except OSError as error:
+        reason = too_large if error.errno == errno.EFBIG else f"it cannot be read: {error.strerror or error}"
+        raise UnreadableFile(path, reason) from error
+    try:
+        return data.decode("utf-8-sig"), len(data)
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start]
+        line, column = 1 + before.count(b"\n"), error.start - before.rfind(b"\n")
+        raise UnreadableFile(path, "the text is not UTF-8", line, column) from error
+
+
+class WatchedFiles(Service):
+    """A file or a folder, of which a feature reads the files again when they have changed."""
+
+    def __init__(self) -> None:
+        #: Where the files are. None without any.
+        self.path: Path | None = None
+        self._requested = asyncio.Event()
+        self._last_stamp: Stamp = ()
+        self._read_stamp: Stamp = ()
+
+    async def run(self, interval: float = WATCH_INTERVAL) -> None:
+        """Look at the files, if there are any, every `interval` seconds, and at once if a reload was requested."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if self.path is None else interval):
+                    await self._requested.wait()
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the files if a reload was requested, or if they have changed and then stayed the same for one look.
+
+        A program that writes a file in several steps is not read halfway.
+        """
+        path, is_requested = self.path, self._requested.is_set()
+        self._requested.clear()
+        if path is None:
+            if is_requested:
+                self._use_nothing()
+            return
+        stamp = await asyncio.to_thread(take_stamp, path)
+        is_settled = stamp == self._last_stamp
+        self._last_stamp = stamp
+        if is_requested or (stamp != self._read_stamp and is_settled):
+            self._read_stamp = stamp
+            await self._read(path)
+
+    async def _read(self, path: Path) -> None:
+        """Read the files, and put what they say in force if they have no error."""
+        raise NotImplementedError
+
+    def _use_nothing(self) -> None:
+        """A reload has named no file."""

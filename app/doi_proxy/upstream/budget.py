@@ -9,20 +9,224 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from math import ceil
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from cachetools import TTLCache
 
 from doi_proxy import errors
-from doi_proxy.rationing.token_bucket import Bucket, back_off, count_tokens, take_token
-from doi_proxy.upstream.places import SLOW_AFTER, Place, QueryClass, Queue, QueuedQuery, choose_slow
+from doi_proxy.errors import NotAdmitted
+from doi_proxy.rationing.client_buckets import Bucket, back_off, count_tokens, take_token
+from doi_proxy.rationing.shares import ShareTree
 from doi_proxy.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
 from doi_proxy.upstream.upstream_log import BudgetLog
+
+Query = TypeVar("Query", bound=Hashable)
+
+
+class FairQueue(Generic[Query]):
+    """Queries that wait, in the line of each client that wants the answer. The first turn serves a query for all.
+
+    `most` bounds the places in all lines together, `most_of_client` those in the line of one client.
+    """
+
+    def __init__(self, most: int, most_of_client: int) -> None:
+        self._most = most
+        self.most_of_client = most_of_client
+        self._lines = ShareTree[Query]()
+        #: The queries that wait, with the clients in whose lines each stands.
+        self.queries: dict[Query, dict[ClientNetwork, None]] = {}
+        self._places = 0
+
+    @property
+    def clients(self) -> int:
+        """The clients with a query."""
+        return self._lines.clients
+
+    def length(self, client: ClientNetwork) -> int:
+        """The queries in the line of a client."""
+        return self._lines.count(client)
+
+    def is_full(self, client: ClientNetwork) -> bool:
+        """Whether the line of a client is full. The service's own work has no limit."""
+        return client is not None and self.length(client) >= self.most_of_client
+
+    def has_room(self, client: ClientNetwork) -> bool:
+        """Whether `join` takes another query of a client."""
+        if self.is_full(client):
+            return False
+        # An eviction must leave the newcomer the smaller share, or the two would evict each other in turn.
+        if self._places < self._most:
+            return True
+        fullest = self._lines.find_fullest(client)
+        return fullest is not None and fullest.lead > 1
+
+    def join(self, client: ClientNetwork, query: Query) -> Query | None:
+        """Put a query at the end of a client's line, where `has_room`.
+
+        The client with the largest share loses its newest query when all places are taken. Returns that query if it
+        now stands in no line.
+        """
+        clients = self.queries.setdefault(query, {})
+        if client in clients:
+            return None
+        evicted = self._evict(client) if self._places >= self._most else None
+        clients[client] = None
+        self._lines.add(client, query)
+        self._places += 1
+        return evicted
+
+    def leave(self, query: Query) -> None:
+        """Take a query out of every line."""
+        for client in self.queries.pop(query, ()):
+            self._remove(client, query)
+
+    def turns(self) -> Iterator[tuple[ClientNetwork, Query]]:
+        """See ShareTree."""
+        return self._lines.turns()
+
+    def serve(self, client: ClientNetwork, query: Query) -> None:
+        """Take a query out of every line and let `client`, whose turn it was, wait for all others."""
+        self._lines.end_turn(client)
+        self.leave(query)
+
+    def _evict(self, newcomer: ClientNetwork) -> Query | None:
+        fullest = self._lines.find_fullest(newcomer)
+        if fullest is None:
+            return None
+        query = next(reversed(fullest.items))
+        self._remove(fullest.client, query)
+        del self.queries[query][fullest.client]
+        if self.queries[query]:
+            return None
+        del self.queries[query]
+        return query
+
+    def _remove(self, client: ClientNetwork, query: Query) -> None:
+        self._lines.remove(client, query)
+        self._places -= 1
+
+
+#: Seconds after which a query in flight is slow.
+SLOW_AFTER: Final = 1.0
+#: One place of so many keeps its slow query even if other clients wait.
+PLACES_PER_SLOW: Final = 4
+
+
+@dataclass(slots=True, eq=False)
+class QueuedQuery:
+    """A query that waits."""
+
+    #: Where it waits: among those of slow prefixes if its prefix becomes known as slow meanwhile.
+    queue: Queue
+    prefix: str
+    #: Seconds that it waits after the last client joined, and the end of this wait on the budget's clock.
+    seconds: float
+    deadline: float
+    timeout: asyncio.Timeout
+    #: The place that the query gets, or the reason why it is refused.
+    turn: asyncio.Future[Place | NotAdmitted]
+    #: The same place, as soon as there is one.
+    place: Place | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A query in flight. Its client is the one whose turn admitted it."""
+
+    client: ClientNetwork
+    prefix: str
+    since: float
+    is_slow: bool = False
+    #: Whether the prefix was known as slow when the query was sent.
+    began_slow: bool = False
+    gives_way: bool = False
+    #: Ends the query. None before it begins.
+    timeout: asyncio.Timeout | None = None
+
+    def give_way(self) -> None:
+        """End the query."""
+        self.gives_way = True
+        if self.timeout is not None:
+            self.timeout.reschedule(asyncio.get_running_loop().time())
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    """The queries of one class that wait: those of slow prefixes, or the others."""
+
+    lines: FairQueue[QueuedQuery]
+    owner: QueryClass
+    is_slow: bool
+    #: Set when a place may be free.
+    look: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Admits the queries that wait. Ends when none waits.
+    server: asyncio.Task[None] | None = None
+    #: What the queries waited for at the last look: a place, or a token, and the seconds until there is one.
+    lacks_place: bool = False
+    token_in: float = 0.0
+
+
+class QueryClass:
+    """The queries of people, or all others: those that wait, and the places of those in flight."""
+
+    def __init__(self, lines: tuple[int, int]) -> None:
+        """`lines` are the limits of FairQueue. There are no places until `set_limits` is called."""
+        self.quick, self.slow = (Queue(FairQueue(*lines), self, is_slow) for is_slow in (False, True))
+        self.set_limits(0, leaving=0.0)
+        #: Places that are taken, also for a query whose token is on its way.
+        self.in_flight = 0
+        self.places: dict[Place, None] = {}
+
+    def set_limits(self, most: int, *, leaving: float) -> None:
+        """Have at most so many places, and leave so many tokens in the bucket."""
+        self.most = most
+        self.most_slow = max(1, most // PLACES_PER_SLOW)
+        self.leaving = leaving
+
+    @property
+    def has_slow_place(self) -> bool:
+        """Whether a query of a slow prefix may take a free place."""
+        return not self.quick.lines.queries or sum(place.began_slow for place in self.places) < self.most_slow
+
+    @property
+    def waiting(self) -> int:
+        """Queries that wait."""
+        return len(self.quick.lines.queries) + len(self.slow.lines.queries)
+
+    @property
+    def clients_waiting(self) -> int:
+        """Clients with a query that waits. One with both kinds of query counts twice."""
+        return self.quick.lines.clients + self.slow.lines.clients
+
+
+def choose_slow(
+    places: Iterable[Place], newcomers: Iterable[ClientNetwork], *, most: int = 0, least_lead: int = 0
+) -> Place | None:
+    """The slow query that gives its place to one of the newcomers. None if at most `most` are slow.
+
+    It belongs to the client with the largest share of slow queries, which is not the newcomer and has `least_lead` more
+    than it. Of that client, the query that was sent last gives way: the others have waited longer for answers that may
+    come soon. If the first one gave way, no name would be answered at an upstream that takes longer than SLOW_AFTER.
+    """
+    tree, slow = ShareTree[Place](), 0
+    for place in places:
+        if place.gives_way:
+            return None  # a place is free in a moment
+        if place.is_slow:
+            tree.add(place.client, place)
+            slow += 1
+    if slow > most:
+        for newcomer in newcomers:
+            share = tree.find_fullest(newcomer)
+            if share is not None and share.lead >= least_lead:
+                return max(share.items, key=lambda place: place.since)
+    return None
+
 
 #: Queries that wait in one queue, of all clients together.
 MAX_WAITING: Final = 10_000

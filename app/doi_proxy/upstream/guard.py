@@ -9,28 +9,147 @@ handle server hangs looks like an upstream that hangs.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from operator import attrgetter
 from typing import Final, Literal, Protocol, TypeVar
 
+from msgspec.structs import replace
+
+from doi_names.name import PREFIX_RECORDS, HandleName, fold
 from doi_proxy import errors
-from doi_proxy.system.shortage import find_shortage
-from doi_proxy.upstream.breaker import Breaker, BreakerState
+from doi_proxy.system.files import find_shortage
 from doi_proxy.upstream.budget import Budget
-from doi_proxy.upstream.pause import Pause
 from doi_proxy.upstream.source import (
     AgencySource,
     ClientNetwork,
     Priority,
     Refusal,
+    SealedSource,
     Source,
     UpstreamQuery,
     WaitingClients,
 )
 from doi_proxy.upstream.upstream_log import UpstreamLog
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
+
+#: Distinct names in a row without a usable answer after which the upstream itself is in doubt: the control query then
+#: decides, so a name with a damaged record costs one query and no outage. A drill that allows more failures than ten
+#: allows three tenths of them.
+_MOST_SUSPECTS: Final = 3
+_SUSPECTS_SHARE: Final = 0.3
+
+
+class BreakerState(enum.Enum):
+    """Whether queries pass. The value is the one of the metric."""
+
+    CLOSED = 0
+    HALF_OPEN = 1
+    OPEN = 2
+
+
+class Breaker:
+    """Opens after `failures` (at least 1) distinct names in a row, for `cooldown` seconds."""
+
+    def __init__(self, failures: int, cooldown: float) -> None:
+        self._most_failures = failures
+        self._most_suspects = min(failures, max(_MOST_SUSPECTS, int(_SUSPECTS_SHARE * failures)))
+        self._cooldown = cooldown
+        # Hashes: a name may have 8 kB. At most `failures` of them are held.
+        self._failed_names: set[int] = set()
+        self._suspect_names: set[int] = set()
+        #: Whether every failure of `_failed_names` was a timeout.
+        self._only_timeouts = True
+        #: When it opened, or when the probe was let through.
+        self._since = 0.0
+        self.state = BreakerState.CLOSED
+
+    def allow(self, now: float) -> bool:
+        """Whether a query may be sent now. If the breaker is not closed, this query is the probe."""
+        if self.state is BreakerState.CLOSED:
+            return True
+        # A probe without a result (its caller was cancelled) is replaced after the cooldown.
+        if self.retry_after(now) > 0:
+            return False
+        self.state, self._since = BreakerState.HALF_OPEN, now
+        return True
+
+    def retry_after(self, now: float) -> float:
+        """Seconds until a query may be sent. 0.0 if one may be sent now."""
+        if self.state is BreakerState.CLOSED:
+            return 0.0
+        return max(0.0, self._since + self._cooldown - now)
+
+    def record_answer(self) -> None:
+        """The upstream answered. Any answer closes the breaker, also "not found" and one to an older query."""
+        self.state = BreakerState.CLOSED
+        self._clear()
+
+    def record_failure(self, name: str, now: float, *, is_timeout: bool = False) -> bool:
+        """Record a failure of the upstream. Returns whether it is in doubt now: there were `failures` timeouts alone.
+
+        A failure that arrives while the breaker is open does not keep it open for longer.
+        """
+        if self.state is BreakerState.OPEN:
+            return False
+        self._only_timeouts = self._only_timeouts and is_timeout
+        if len(self._failed_names) < self._most_failures:
+            self._failed_names.add(hash(name))
+        if self.state is not BreakerState.HALF_OPEN and len(self._failed_names) < self._most_failures:
+            return False
+        if self._only_timeouts:
+            return True
+        self.open(now)
+        return False
+
+    def suspect(self, name: str) -> bool:
+        """Record a refused name or an unreadable answer. Returns whether the upstream itself is in doubt now."""
+        if self.state is not BreakerState.CLOSED:
+            return self.state is BreakerState.HALF_OPEN
+        if len(self._suspect_names) < self._most_suspects:
+            self._suspect_names.add(hash(name))
+        return len(self._suspect_names) >= self._most_suspects
+
+    def open(self, now: float) -> None:
+        """Let no query pass for the cooldown."""
+        self.state, self._since = BreakerState.OPEN, now
+        self._clear()
+
+    def _clear(self) -> None:
+        self._failed_names.clear()
+        self._suspect_names.clear()
+        self._only_timeouts = True
+
+
+class Pause:
+    """The pauses of one upstream. Times are arguments, in seconds of one monotonic clock."""
+
+    def __init__(self, first: float, most: float) -> None:
+        self._first = first
+        self._most = most
+        self._limit = min(first, most)
+        #: Whether the next pause may last longer than the first.
+        self.is_raised = False
+        #: When the last pause ends.
+        self.until = 0.0
+
+    def begin(self, now: float, seconds: float) -> float:
+        """Begin a pause that the upstream requested, in seconds. Returns how long it lasts.
+
+        A refusal during a pause belongs to a query that was sent before it, and changes nothing.
+        """
+        if self.until <= now:
+            self.until = now + min(seconds, self._limit)
+            self._limit, self.is_raised = min(2 * self._limit, self._most), True
+        return self.until - now
+
+    def reset(self) -> None:
+        """The upstream answers again: its next pause lasts at most `first` seconds."""
+        self._limit, self.is_raised = min(self._first, self._most), False
+
 
 T = TypeVar("T")
 
@@ -331,3 +450,114 @@ class GuardedAgencies:
             partial(self._source.registration_agencies, names, client),
             WaitingClients({client: None}),
         )
+
+
+class RoutedSource:
+    """Queries the upstream whose prefix is the longest match, else the default upstreams in order.
+
+    `routes` maps prefixes to sources: "10.5072" also takes its sub-divisions ("10.5072.1"). A name
+    under a routed prefix is queried at that upstream only: the others do not know it, and their "not found" would be
+    wrong. There is at least one default upstream. If it could not verify a name, the next one is queried. "Not found"
+    is an answer and ends the search. So does a wrong signature, if the query needs one. If all fail, the error is the
+    first of a query that was sent, else the first.
+    """
+
+    def __init__(self, routes: Mapping[str, Source], default: Sequence[Source]) -> None:
+        self._routes = {fold(prefix).rstrip("/"): source for prefix, source in routes.items()}
+        self._default = tuple(default)
+        self._local_routes: Mapping[str, Source] = {}
+        #: Every source that got a query. A route can end before its queries.
+        self._sources = dict.fromkeys((*self._routes.values(), *self._default))
+
+    def use_local_routes(self, routes: Mapping[str, Source]) -> None:
+        """Put the routes of the local records in force, in place of the previous ones. They win over `routes`."""
+        self._local_routes = {fold(prefix): source for prefix, source in routes.items()}
+        self._sources |= dict.fromkeys(routes.values())
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """The first answer. Raises CouldNotVerify."""
+        failures: list[errors.CouldNotVerify] = []
+        for number, source in enumerate(self.sources_of(query.name), 1):
+            try:
+                answer = await source.fetch(query)
+            except errors.CouldNotVerify as error:
+                if query.certified and isinstance(error, errors.UnprovenAnswer):
+                    # The next upstream could not prove its answer either, and a forger could choose it.
+                    raise
+                failures.append(error)
+            else:
+                return answer if number == 1 else replace(answer, detail=f"upstream-{number}")
+        raise _choose_failure(failures)
+
+    async def aclose(self) -> None:
+        """Close every source, each once."""
+        for source in self._sources:
+            await source.aclose()
+
+    def find_refusal(self, name: HandleName) -> Refusal | None:
+        """The refusal that ends first, if every upstream refuses a query about a name now."""
+        refusals = [find_refusal(source, name) for source in self.sources_of(name)]
+        if None in refusals:
+            return None
+        return min(filter(None, refusals), key=attrgetter("seconds"))
+
+    def sources_of(self, name: HandleName) -> Sequence[Source]:
+        """The sources that a query about a name goes to, in order."""
+        routed = self._route(name.key)
+        return self._default if routed is None else (routed,)
+
+    def _route(self, key: str) -> Source | None:
+        # The record of a prefix lives where the names under the prefix live.
+        prefix = key.removeprefix(PREFIX_RECORDS).partition("/")[0]
+        while prefix:
+            source = self._local_routes.get(prefix) or self._routes.get(prefix)
+            if source is not None:
+                return source
+            prefix = prefix.rpartition(".")[0]
+        return None
+
+
+def _choose_failure(failures: Sequence[errors.CouldNotVerify]) -> errors.CouldNotVerify:
+    unsent = (errors.BreakerOpen, errors.UpstreamPaused, errors.NotAdmitted, errors.NotInBundle)
+    sent = (error for error in failures if not isinstance(error, unsent))
+    return next(sent, failures[0])
+
+
+def find_refusal(source: Source, name: HandleName) -> Refusal | None:
+    """Who refuses a query about a name to this source now. None if one would be sent."""
+    match source:
+        case Guard():
+            return source.find_refusal()
+        case RoutedSource():
+            return source.find_refusal(name)
+        case SealedSource():
+            return Refusal("sealed", errors.NotInBundle.token, inf)
+    return None
+
+
+def find_last_answer(source: Source, name: HandleName) -> float:
+    """Seconds since an upstream that a query about a name goes to has answered about any name. Infinity without one."""
+    match source:
+        case Guard():
+            return source.seconds_since_answer
+        case RoutedSource():
+            return min(find_last_answer(one, name) for one in source.sources_of(name))
+    return inf
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The two services of the upstreams, with a breaker for each upstream and one budget."""
+
+    source: Source
+    agencies: AgencySource | None
+    #: The guard of each upstream by its base URL; all of them share one budget.
+    guards: dict[str, Guard]
+    budget: Budget
+    #: Opens an upstream, or returns the one that is open. None if nothing is queried.
+    open_source: Callable[[str], Source] | None = None
+
+    def use_routes(self, routes: Mapping[str, str]) -> None:
+        """Put the routes of local records in force: an upstream's URL by prefix. Raises ConfigurationError."""
+        if self.open_source is not None and isinstance(self.source, RoutedSource):
+            self.source.use_local_routes({prefix: self.open_source(url) for prefix, url in routes.items()})

@@ -3,13 +3,91 @@
 from __future__ import annotations
 
 import enum
+import hashlib
+import multiprocessing
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Final, Literal, Protocol
 
-from doi_names.name import HandleName
-from doi_proxy.errors import NotAdmitted
-from handle_protocol.answer import Answer
+import msgspec
+
+from doi_names.name import HandleName, fold
+from doi_proxy.errors import InvalidAnswer, NotAdmitted, NotInBundle
+from handle_protocol.referral import Answer
+
+
+class _Row(msgspec.Struct, gc=False):
+    DOI: str
+    RA: str | None = None
+    status: str | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(list[_Row])
+
+
+def read_agencies(body: bytes, names: Sequence[str]) -> list[dict[str, str]]:
+    """One row for each queried name, in order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`.
+
+    Raises InvalidAnswer for everything else, also for rows about other names.
+    """
+    try:
+        rows = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise InvalidAnswer("The upstream's answer is not JSON of the Which RA service.", detail=str(error)) from error
+    if [fold(row.DOI) for row in rows] != [fold(name) for name in names]:
+        raise InvalidAnswer("The upstream's Which RA service answered about other names than the queried ones.")
+    return [_read(row) for row in rows]
+
+
+def _read(row: _Row) -> dict[str, str]:
+    if row.RA:
+        return {"DOI": row.DOI, "RA": row.RA}
+    if row.status:
+        return {"DOI": row.DOI, "status": row.status}
+    raise InvalidAnswer("The upstream's answer has neither a registration agency nor a status.")
+
+
+#: The request header with the identifier (RFC 8586, section 2).
+LOOP_HEADER: Final = "CDN-Loop"
+_ID_DIGITS: Final = 16
+
+
+def read_loop_id() -> str:
+    """The identifier: a pseudonym as in RFC 8586, section 2. It differs after each start of the service.
+
+    The key is random, and the processes that multiprocessing starts inherit it. So the workers of a service have one
+    identifier, and another service has another one.
+    """
+    key = multiprocessing.current_process().authkey
+    return f"doi-proxy-{hashlib.sha256(b'doi-proxy loop' + key).hexdigest()[:_ID_DIGITS]}"
+
+
+#: A longer time is cut to one hour. A mistaken date must not stop all queries for a year.
+MAX_SECONDS: Final = 3600.0
+_DELAY_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
+#: More digits than this are more than MAX_SECONDS anyway.
+_MAX_DIGITS: Final = 9
+_MAX_CHARACTERS: Final = 64
+
+
+def read_retry_after(value: str, now: float) -> float | None:
+    """Seconds to wait, 0 to MAX_SECONDS, from delay-seconds or an HTTP-date. None if it is neither.
+
+    `now` is in seconds since the epoch.
+    """
+    text = value.strip()
+    if _DELAY_SECONDS.fullmatch(text):
+        return MAX_SECONDS if len(text) > _MAX_DIGITS else min(float(text), MAX_SECONDS)
+    try:
+        when = parsedate_to_datetime(text[:_MAX_CHARACTERS])
+        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0.0, min(seconds, MAX_SECONDS))
+
 
 #: The prefix record of all DOI prefixes. Any handle API answers about it, even if only "not found".
 CONTROL_NAME: Final = HandleName("0.NA/10")
@@ -105,3 +183,35 @@ class AgencySource(Protocol):
 
         `client` is the network of the client that the query is charged to. Raises CouldNotVerify.
         """
+
+
+class BulkSource:
+    """A source that gives every query the priority of bulk work."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """See Source."""
+        return await self._source.fetch(replace(query, priority=Priority.BULK))
+
+    async def aclose(self) -> None:
+        """See Source."""
+        await self._source.aclose()
+
+
+class SealedSource:
+    """Sends no query. Every query that comes this far is about something that is not in the bundle."""
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """Raises NotInBundle."""
+        if query.authoritative or query.certified:
+            raise NotInBundle("This resolver is sealed; repeat the request without `auth` and `cert`.")
+        raise NotInBundle
+
+    async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
+        """Raises NotInBundle."""
+        raise NotInBundle
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""

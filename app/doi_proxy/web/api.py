@@ -11,25 +11,19 @@ from typing import Final, Literal
 import msgspec
 from msgspec import structs
 
-from doi_names.errors import EmptyName, InvalidName, NotADOI
-from doi_names.name import HandleName
+from doi_names.name import EmptyName, HandleName, InvalidName, NotADOI
 from doi_names.presentation import read_exact, read_path
 from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failure
-from doi_proxy.resolver.options import ResolveOptions
-from doi_proxy.resolver.resolution import CACHED, Chain, Resolution
+from doi_proxy.resolver.resolution import CACHED, Chain, Resolution, ResolveOptions
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
 from doi_proxy.web import responses
-from doi_proxy.web.conditions import read_conditions
-from doi_proxy.web.countdown import JsonCountdown
-from doi_proxy.web.failure_headers import failure_headers, quota_headers
-from doi_proxy.web.freshness import NO_STORE, Freshness, entity_tag
-from doi_proxy.web.header import Header
+from doi_proxy.web.freshness import NO_STORE, Freshness, JsonCountdown, entity_tag
 from doi_proxy.web.request import Request
-from doi_proxy.web.request_path import Parameters, is_true, read_api_options
-from doi_proxy.web.stage import Stages
-from handle_protocol.answer import ResponseCode
-from handle_protocol.record import write_values
-from handle_protocol.value import JSON_STRING, escape_separators
+from doi_proxy.web.request_path import Header, Parameters, is_true, read_api_options
+from doi_proxy.web.responses import failure_headers, quota_headers
+from doi_proxy.web.stage import Stages, read_conditions
+from handle_protocol.referral import ResponseCode
+from handle_protocol.value import JSON_STRING, escape_separators, write_values
 
 HANDLES: Final = b"handles/"
 #: Response codes of errors (technical manual, section 3.6).

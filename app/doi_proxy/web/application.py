@@ -6,27 +6,73 @@ The order is the same for every request: admit, the prepared answer, an answer f
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from doi_names.errors import EmptyName, NameTooLong
-from doi_names.name import HandleName
-from doi_names.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed
-from doi_names.uri import url_path
+from msgspec import structs
+
+from doi_names.name import EmptyName, HandleName, NameTooLong
+from doi_names.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed, url_path
 from doi_proxy import errors
-from doi_proxy.web import request_id, responses, which_ra
+from doi_proxy.web import redirect as which_ra
+from doi_proxy.web import request as request_id
+from doi_proxy.web import responses
 from doi_proxy.web.api import PROTOCOL_ERROR
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.freshness import CACHE_CONTROL, OWN_PAGE
-from doi_proxy.web.header import header_lines
-from doi_proxy.web.operations import Face, Operations
-from doi_proxy.web.other_methods import answer_other_method
+from doi_proxy.web.freshness import CACHE_CONTROL, OWN_PAGE, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
 from doi_proxy.web.problem import error_problem
+from doi_proxy.web.redirect import Face, Operations
 from doi_proxy.web.request import Fields, Request
-from doi_proxy.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
-from doi_proxy.web.route import Paths, api_part, find_route, names_part
+from doi_proxy.web.request_path import (
+    MAX_REQUEST_TARGET_BYTES,
+    Parameters,
+    Paths,
+    api_part,
+    client_of,
+    find_route,
+    header_lines,
+    names_part,
+    read_openurl,
+    read_query,
+)
+from doi_proxy.web.responses import Reply
 from doi_proxy.web.stage import Answer, Stages
+
+#: The methods of names and records, in the form of `Allow`.
+ALLOW: Final = "GET, HEAD, POST, OPTIONS"
+#: A list of header names (RFC 9110, section 5.6.2).
+_TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1000}")
+
+
+def answer_other_method(request: Request, route: str, allow: str | None, face: Face) -> Reply:
+    """The answer to OPTIONS, and 405 to any other method. `allow` has the methods of a path of operation."""
+    if request.method == "OPTIONS":
+        return _answer_options(request, allow or ALLOW)
+    headers = ((b"allow", ALLOW.encode()),)
+    message = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
+    if route == "api":
+        failed = face.api.answer_error(405, 4, message, Parameters())
+        return structs.replace(failed, headers=(*failed.headers, *headers))
+    return face.errors.answer_status(request, 405, message, headers)
+
+
+def _answer_options(request: Request, allow: str) -> Reply:
+    """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): any site may read, without credentials.
+
+    Caches may not store the answer (RFC 9110, section 9.3.7). A browser keeps a preflight by Access-Control-Max-Age.
+    """
+    headers = [(b"allow", allow.encode())]
+    if request.header(b"access-control-request-method") is not None:
+        wanted = request.header(b"access-control-request-headers")
+        headers += [
+            (b"access-control-allow-methods", allow.encode()),
+            (b"access-control-allow-headers", wanted.encode() if wanted and _TOKENS.fullmatch(wanted) else b"*"),
+            (b"access-control-max-age", PREFLIGHT_MAX_AGE),
+            VARY_PREFLIGHT,
+        ]
+    return Reply(204, tuple(headers))
+
 
 #: The member of the scope with what has been done for the request. Copies of a scope share it.
 MARKS = "doi_proxy.marks"

@@ -6,16 +6,16 @@ No other module decides one of these headers. docs/caching.md has the decisions 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from math import floor
-from typing import Final
+from typing import Final, Protocol
 
 from doi_proxy.errors import CouldNotVerify
-from doi_proxy.resolver import claims
-from doi_proxy.resolver.options import NO_FACTS, ClientFact
-from doi_proxy.resolver.resolution import HIT, UNCONFIRMED, Chain, Origin, Resolution
-from doi_proxy.web.header import Header, http_date
+from doi_proxy.resolver import resolution as claims
+from doi_proxy.resolver.resolution import HIT, NO_FACTS, UNCONFIRMED, Chain, ClientFact, Origin, Resolution
+from doi_proxy.web.request_path import Header, http_date
 
 #: The name of this resolver in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
 CACHE_NAME: Final = "doi-proxy"
@@ -276,3 +276,64 @@ def cache_status_text(headers: tuple[Header, ...] | list[Header]) -> str | None:
     """The value of Cache-Status after our own name. None without the header."""
     value = next((value for name, value in headers if name == _CACHE_STATUS), None)
     return None if value is None else value.decode("ascii", "replace").removeprefix(f"{CACHE_NAME}; ")
+
+
+#: What the places in a pattern are filled with.
+Numbers = tuple[int | bytes, ...]
+
+
+class Countdown(Protocol):
+    """The lines about any record, of one kind of answer."""
+
+    def pattern(self, found: Resolution) -> bytes:
+        """The lines about a record, with a place for each number."""
+
+    def numbers(self, found: Resolution, now: int) -> Numbers:
+        """The numbers at a time, in whole seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageCountdown:
+    """The lines of a page. `max_age` is in seconds."""
+
+    max_age: int = MAX_AGE
+
+    def pattern(self, found: Resolution) -> bytes:
+        """See Countdown."""
+        return b"cache-control: public, max-age=%d\r\n" + _status_pattern(found)
+
+    def numbers(self, found: Resolution, now: int) -> Numbers:
+        """See Countdown."""
+        left = floor(found.entry.fresh_until - now)
+        return (left if left < self.max_age else self.max_age), left
+
+
+@dataclass(frozen=True, slots=True)
+class RedirectCountdown(PageCountdown):
+    """The lines of a redirect. Its Expires is the end of the record."""
+
+    def pattern(self, found: Resolution) -> bytes:
+        """See Countdown."""
+        return b"expires: " + http_date(int(found.entry.fresh_until)) + b"\r\n" + PageCountdown.pattern(self, found)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCountdown:
+    """The lines of a record as JSON. `max_age` is in seconds."""
+
+    max_age: int = MAX_AGE
+
+    def pattern(self, found: Resolution) -> bytes:
+        """See Countdown."""
+        return b"cache-control: public, max-age=%d\r\nexpires: %b\r\nage: %d\r\n" + _status_pattern(found)
+
+    def numbers(self, found: Resolution, now: int) -> Numbers:
+        """See Countdown."""
+        left, age = floor(found.entry.fresh_until - now), int(found.entry.age(now))
+        ends = http_date(int(min(found.entry.fresh_until, now + self.max_age)))
+        return age + min(left, self.max_age), ends, age, left
+
+
+def _status_pattern(found: Resolution) -> bytes:
+    detail = f"; detail={VERIFIED}" if found.entry.answer.is_verified else ""
+    return f"cache-status: {CACHE_NAME}; hit; ttl=%d{detail}\r\n".encode()

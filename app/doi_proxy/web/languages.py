@@ -16,7 +16,7 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.package_files import has_package_file, read_package_file
+from doi_proxy.system.files import has_package_file, read_package_file
 from doi_proxy.system.toml_text import TomlProblem, parse_toml
 
 #: Our languages. The first is the default, and every other language has its keys and placeholders.

@@ -6,10 +6,50 @@ negotiated only if nothing that a browser shows is among what it likes best.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from enum import Flag, auto
 from functools import lru_cache
 from typing import Final, Literal
 
-from doi_proxy.resolver.options import Locatt, Negotiation
+import msgspec
+
+from doi_proxy.resolver.resolution import Locatt, Negotiation
+from doi_proxy.web.languages import Catalogue, choose_language
+from doi_proxy.web.shown_values import visible
+
+_TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}):[0-9]{2}(?:\.[0-9]+)?Z")
+_SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
+
+
+def write_date(texts: Catalogue, iso: str) -> str:
+    """A date of ISO 8601 in words, such as "1 March 2026"."""
+    day = date.fromisoformat(iso)
+    month = texts.texts["date.months"].split(",")[day.month - 1].strip()
+    return str(texts("date.first" if day.day == 1 else "date.day", day=day.day, month=month, year=day.year))
+
+
+def write_moment(texts: Catalogue, at: float | None) -> str:
+    """A time in seconds since the epoch, such as "1 March 2026, 17:05 UTC"; "" if it is not known, or 0."""
+    if at is None or at <= 0:
+        return ""
+    iso = datetime.fromtimestamp(at, UTC).isoformat()
+    return str(texts("date.moment", day=write_date(texts, iso[:10]), time=iso[11:16]))
+
+
+def write_timestamp(texts: Catalogue, timestamp: str | None) -> str | None:
+    """The timestamp of a value, in ISO 8601 or seconds since the epoch. Other text stays."""
+    if timestamp is None or timestamp == "0":
+        return None
+    if _SECONDS.fullmatch(timestamp):
+        return write_moment(texts, int(timestamp))
+    at = _TIME.fullmatch(timestamp)
+    try:
+        return visible(timestamp) if at is None else str(texts("date.moment", day=write_date(texts, at[1]), time=at[2]))
+    except ValueError:
+        return visible(timestamp)
+
 
 #: gzip (RFC 1952) and Zstandard (RFC 8878), by their names in Content-Encoding.
 Coding = Literal["gzip", "zstd"]
@@ -151,3 +191,76 @@ def _types(entries: list[tuple[str, float]]) -> tuple[Locatt, ...]:
 def _languages(header: str | None) -> tuple[Locatt, ...]:
     entries = sorted(_entries(header), key=lambda entry: -entry[1]) if header else []
     return tuple(("language", value) for value, _ in entries if value and value != "*")
+
+
+#: The headers that select, and the longest of each that does.
+SELECTING: Final = (b"accept", b"accept-language", b"accept-encoding")
+MAX_SELECTING_CHARACTERS: Final = 1_000
+
+
+class Varies(Flag):
+    """What an answer depends on besides its target and its records."""
+
+    DATA = auto()  # whether Accept is negotiated
+    PAGE = auto()  # whether Accept is that of a browser
+    PROBLEM = auto()  # whether Accept prefers JSON to a page
+    LANGUAGE = auto()
+    CODING = auto()
+
+
+#: The answer is the same for every Accept, Accept-Language and Accept-Encoding.
+SAME_FOR_ALL: Final = Varies(0)
+
+
+class Variant(msgspec.Struct, frozen=True, gc=False):
+    """What a request selects. In the variant that an answer is for, None is what does not matter."""
+
+    wants_data: bool | None = None
+    wants_page: bool | None = None
+    wants_problem: bool | None = None
+    language: str | None = None
+    coding: str | None = None
+
+    def admits(self, selected: Variant) -> bool:
+        """Whether an answer for this variant is for a request that selects `selected`."""
+        return (
+            (self.wants_data is None or self.wants_data == selected.wants_data)
+            and (self.wants_page is None or self.wants_page == selected.wants_page)
+            and (self.wants_problem is None or self.wants_problem == selected.wants_problem)
+            and (self.language is None or self.language == selected.language)
+            and (self.coding is None or self.coding == selected.coding)
+        )
+
+
+def select_variant(header: Callable[[bytes], str | None], languages: Sequence[str]) -> Variant | None:
+    """What a request selects, given its headers. None if one of them is too long to be part of a key."""
+    accept, accept_language, accept_encoding = map(header, SELECTING)
+    for value in (accept, accept_language, accept_encoding):
+        if value is not None and len(value) > MAX_SELECTING_CHARACTERS:
+            return None
+    return _select(accept, accept_language, accept_encoding, tuple(languages))
+
+
+@lru_cache(maxsize=1024)
+def _select(
+    accept: str | None, accept_language: str | None, accept_encoding: str | None, languages: tuple[str, ...]
+) -> Variant:
+    return Variant(
+        wants_data(accept),
+        wants_page(accept),
+        wants_problem(accept),
+        choose_language(accept_language, languages),
+        choose_coding(accept_encoding) or "",
+    )
+
+
+@lru_cache(maxsize=1024)
+def narrow(selected: Variant, varies: Varies) -> Variant:
+    """The variant of an answer that depends on `varies` alone, for a request that selects `selected`."""
+    return Variant(
+        selected.wants_data if Varies.DATA in varies else None,
+        selected.wants_page if Varies.PAGE in varies else None,
+        selected.wants_problem if Varies.PROBLEM in varies else None,
+        selected.language if Varies.LANGUAGE in varies else None,
+        selected.coding if Varies.CODING in varies else None,
+    )

@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from html import escape
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, Protocol
 
-from doi_names.name import HandleName
+import msgspec
+
+from doi_names.name import HandleName, InvalidName
+from doi_names.presentation import decode, read, read_typed
 from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, Client, Negotiation, ResolveOptions
-from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
-from doi_proxy.resolver.resolution import Chain, Resolution
+from doi_proxy.resolver.prefix_chain import INVALID, NO_REPORT_CONTACT, ReportContact, WhichRa
+from doi_proxy.resolver.resolution import (
+    DEFAULT_OPTIONS,
+    NO_FACTS,
+    Chain,
+    Client,
+    Conditions,
+    Negotiation,
+    Resolution,
+    ResolveOptions,
+)
 from doi_proxy.resolver.target import USUAL_STATUS, Target
+from doi_proxy.web import responses
 from doi_proxy.web.api import RestApi
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.conditions import conditions_for_others, directives_of, read_conditions
-from doi_proxy.web.countdown import RedirectCountdown
-from doi_proxy.web.freshness import VARY_ACCEPT, Freshness, vary
-from doi_proxy.web.header import Header
-from doi_proxy.web.link_header import link_header
+from doi_proxy.web.freshness import AGENCIES, NO_STORE, OWN_PAGE, VARY_ACCEPT, Freshness, RedirectCountdown, vary
 from doi_proxy.web.name_pages import NamePages
-from doi_proxy.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem
+from doi_proxy.web.negotiation import Varies, is_browser, negotiate, wants_data, wants_page, wants_problem
+from doi_proxy.web.pages import Link, Pages
+from doi_proxy.web.problem import ErrorPages
 from doi_proxy.web.request import Request
-from doi_proxy.web.request_path import Parameters, read_options
-from doi_proxy.web.responses import HTML, PAGE_POLICY, Basis, Reply
-from doi_proxy.web.stage import NO_DETOUR, Detour, Stages
-from doi_proxy.web.variants import Varies
+from doi_proxy.web.request_path import Header, Parameters, Paths, client_of, read_form_body, read_options
+from doi_proxy.web.responses import HTML, JSON, PAGE_POLICY, Basis, Reply, link_header, page
+from doi_proxy.web.stage import (
+    NO_DETOUR,
+    Detour,
+    Encoder,
+    Stages,
+    conditions_for_others,
+    directives_of,
+    due_of,
+    read_conditions,
+)
+from handle_protocol.value import escape_separators
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
@@ -249,3 +268,142 @@ def redirect_stub(target_for_display: str) -> bytes:
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
         f'<body><p>This name leads to <a href="{target}">{target}</a>.</p></body></html>\n'
     ).encode("utf-8", "replace")
+
+
+class Gate(Protocol):
+    """Answers paths of operation behind a check of its own: all below certain beginnings, and requests with a token."""
+
+    @property
+    def below(self) -> tuple[bytes, ...]:
+        """The beginnings."""
+
+    def answers(self, request: Request) -> bool:
+        """Whether a request is for this gate."""
+
+    async def answer(self, request: Request, scope: responses.Scope, send: responses.Send) -> int:
+        """Answer a request. Returns the status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """The parts that answer names, and the pages."""
+
+    redirects: Redirects
+    which_ra: WhichRa
+    api: RestApi
+    errors: ErrorPages
+    pages: Pages
+    link: Link
+    stages: Stages
+    #: Paths whose answers no page of another site may read.
+    private: set[bytes] = field(default_factory=set)
+    #: JSON endpoints for which the limits of clients hold, each with its route.
+    own_api: dict[bytes, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What answers the paths that are not names: FastAPI, and gates. `allow_of` returns the methods of such a path."""
+
+    app: Callable[[responses.Scope, responses.Receive, responses.Send], Awaitable[None]]
+    paths: Paths
+    allow_of: Callable[[bytes], str | None]
+    gates: Sequence[Gate] = ()
+
+    async def answer(self, request: Request, receive: responses.Receive, send: responses.Send, encoder: Encoder) -> int:
+        """Let a gate or FastAPI answer, with the headers of every answer added. Returns the status.
+
+        `encoder` encodes the answers of FastAPI.
+        """
+        scope = {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
+        for gate in self.gates:
+            if gate.answers(request):
+                return await gate.answer(request, scope, send)
+        status = 500
+
+        async def send_complete(message: responses.Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                common = responses.NO_CORS_HEADERS if request.path in self.paths.private else responses.COMMON_HEADERS
+                message["headers"] = [*message.get("headers", ()), *common]
+            elif request.head_only:
+                message["body"] = b""
+            await send(message)
+
+        await self.app(scope, receive, encoder.wrap_send(request, send_complete))
+        return status
+
+
+#: Names in one request.
+MAX_NAMES: Final = 100
+#: The parameter of the form.
+FORM_PARAMETER: Final = "names"
+_SEPARATORS: Final = re.compile(r"[\s,]+")
+
+
+async def answer(request: Request, raw: bytes, client: str, face: Face) -> Reply:
+    """The answer about the names in `raw`: a page, or JSON. Upstream queries are charged to `client`."""
+    conditions = Conditions(client=client, due=due_of(request))
+    if wants_page(request.header(b"accept")):
+        return await _answer_page(raw, conditions, request, face)
+    return await _answer_json(face.which_ra, raw, conditions, request.query)
+
+
+async def _answer_json(which_ra: WhichRa, raw: bytes, conditions: Conditions, query: bytes) -> Reply:
+    """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`.
+
+    If the path has no names, each parameter of the form is one: generated clients escape the commas of a path.
+    """
+    listed = () if raw else read_form_body(query).all(FORM_PARAMETER)
+    parts = raw.split(b",")
+    if len(listed or parts) > MAX_NAMES:
+        message = f"At most {MAX_NAMES} names are answered at once; these are {len(listed or parts)}."
+        return Reply(400, (JSON, VARY_ACCEPT), msgspec.json.encode({"message": message}), (NO_STORE,))
+    names = [_read_text(text) for text in listed] or [_read_part(part) for part in parts]
+    rows = await which_ra.rows(names, conditions)
+    body = escape_separators(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+    return Reply(200, (JSON, VARY_ACCEPT), body, (AGENCIES if _is_verified(rows) else NO_STORE,))
+
+
+async def _answer_page(raw: bytes, conditions: Conditions, request: Request, face: Face) -> Reply:
+    """The answer as a page. If the path has no names, they come from the form, where spaces can separate them too."""
+    pages, link = face.pages, face.link
+    language, vary_page = request.language(pages.languages), vary(NO_FACTS, is_page=True)
+    form = "" if raw else read_form_body(request.query).first(FORM_PARAMETER) or ""
+    typed = [text for text in _SEPARATORS.split(form) if text]
+    given = raw.count(b",") + 1 if raw else len(typed)
+    if given > MAX_NAMES:
+        body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=given)
+        return page(400, body, vary=vary_page)
+    names = [_read_part(part) for part in raw.split(b",")] if raw else [_read_typed(text) for text in typed]
+    rows = await face.which_ra.rows(names, conditions) if names else []
+    body = pages.which_ra(link, language, rows=list(zip(names, rows, strict=True)), count=MAX_NAMES)
+    freshness = OWN_PAGE if not names else AGENCIES if _is_verified(rows) else NO_STORE
+    return page(200, body, freshness=(freshness,), vary=vary_page)
+
+
+def _is_verified(rows: Sequence[dict[str, str]]) -> bool:
+    return all("RA" in row or row["status"] == INVALID for row in rows)
+
+
+def _read_typed(text: str) -> tuple[str, HandleName | None]:
+    try:
+        return text, read_typed(text)
+    except InvalidName:
+        return text, None
+
+
+def _read_part(raw: bytes) -> tuple[str, HandleName | None]:
+    try:
+        text = decode(raw)
+    except InvalidName:
+        return raw.decode("latin-1"), None
+    return _read_text(text)
+
+
+def _read_text(text: str) -> tuple[str, HandleName | None]:
+    try:
+        return text, read(text)
+    except InvalidName:
+        return text, None

@@ -3,19 +3,59 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from doi_names.name import HandleName
-from doi_names.uri import url_path
+from doi_names.presentation import url_path
 from doi_proxy.errors import InvalidParameter, RequestTooLarge
 from doi_proxy.web import request_path
+from doi_proxy.web.freshness import CACHE_CONTROL
 from doi_proxy.web.languages import choose_language
-from doi_proxy.web.media_types import JSON
-from doi_proxy.web.multipart import MULTIPART, read_multipart
-from doi_proxy.web.responses import Receive, Scope
+from doi_proxy.web.request_path import JSON, Header
+from doi_proxy.web.responses import Message, Receive, Scope, Send
+
+MULTIPART: Final = "multipart/form-data"
+_BOUNDARY: Final = re.compile(r'multipart/form-data\s*;.*boundary="?([^\s";,]{1,70})', re.IGNORECASE | re.DOTALL)
+_NAME: Final = re.compile(r';\s*name="([^"]{0,100})"', re.IGNORECASE)
+_FILE_NAME: Final = re.compile(r';\s*filename="([^"]{0,400})"', re.IGNORECASE)
+#: Fields that are read. A form of ours has two.
+_MAX_FIELDS: Final = 8
+_MAX_HEAD_BYTES: Final = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """The value of a field, and the name of the file that it is, "" for a text."""
+
+    data: bytes
+    file_name: str = ""
+
+
+def read_multipart(content_type: str, body: bytearray) -> dict[str, FormField] | None:
+    """The fields before the last delimiter, the first of each name. None for a body of another type."""
+    found = _BOUNDARY.match(content_type.strip())
+    if found is None:
+        return None
+    fields: dict[str, FormField] = {}
+    delimiter = b"\r\n--" + found[1].encode("utf-8", "replace")
+    first, *parts = body.split(delimiter, _MAX_FIELDS)
+    # The first delimiter may have no line before it. A copy of the body with one takes milliseconds.
+    if first.startswith(delimiter[2:]):
+        parts.insert(0, first[len(delimiter) - 2 :])
+    for part in parts[:-1]:
+        head, blank, data = part.partition(b"\r\n\r\n")
+        if not blank or len(head) > _MAX_HEAD_BYTES:
+            continue
+        disposition = head.decode("utf-8", "replace")
+        name, file_name = _NAME.search(disposition), _FILE_NAME.search(disposition)
+        if name is not None:
+            fields.setdefault(name[1], FormField(bytes(data), file_name[1] if file_name else ""))
+    return fields
+
 
 Fields = Mapping[bytes, bytes]  # the headers of a request by name
 #: Limit of a form or JSON body, which contains a name and a few parameters.
@@ -157,3 +197,49 @@ def _read_json(body: bytes) -> request_path.Parameters:
 
 def _as_text(item: object) -> str:
     return str(item).lower() if isinstance(item, bool) else "" if item is None else str(item)
+
+
+REQUEST_ID: Final = b"x-request-id"
+#: A request ID that is accepted from a client. Any other is replaced.
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_EXPOSED: Final[Header] = (b"access-control-expose-headers", b"X-Request-ID")
+
+
+def sent_identifier(request: Request) -> str | None:
+    """The request ID that the client sent, None if it sent none that is accepted."""
+    sent = request.header(REQUEST_ID)
+    return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else None
+
+
+def echo_identifier(request: Request, send: Send) -> Send:
+    """Wrap `send`: it adds the request ID of the client to the answer. For a service without an access log."""
+    identifier = sent_identifier(request)
+    if identifier is None:
+        return send
+
+    async def send_with_id(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = message["headers"]
+            message = {**message, "headers": [*headers, *id_headers(answer_identifier(request, identifier, headers))]}
+        await send(message)
+
+    return send_with_id
+
+
+def answer_identifier(request: Request, identifier: str | None, headers: Iterable[Header]) -> str | None:
+    """The request ID that an answer with these headers has. None if it has none.
+
+    A shared cache would send the ID of one client to the others, so an answer that it may store (RFC 9111, section 3)
+    has no ID of a client.
+    """
+    if identifier is None or identifier != request.header(REQUEST_ID):
+        return identifier
+    caching = next((value for name, value in headers if name == CACHE_CONTROL), b"")
+    return identifier if b"private" in caching or b"no-store" in caching else None
+
+
+def id_headers(identifier: str | None) -> tuple[Header, ...]:
+    """The headers of an answer with a request ID; none without one."""
+    if identifier is None:
+        return ()
+    return ((REQUEST_ID, identifier.encode()), _EXPOSED)

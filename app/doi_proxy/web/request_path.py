@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
@@ -11,8 +16,87 @@ import msgspec
 
 from doi_names.find_names import find_names
 from doi_proxy.errors import InvalidParameter, NoDOIInOpenURL
-from doi_proxy.resolver.metadata_format import MEDIA_TYPES
-from doi_proxy.resolver.options import DEFAULT_OPTIONS, Action, Locatt, ResolveOptions
+from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, MEDIA_TYPES, Action, Locatt, ResolveOptions
+
+#: The client of a request without a readable address, as over a Unix socket; all of them share it.
+UNKNOWN_CLIENT: Final = "unknown"
+#: The lengths in bits of the prefixes that make addresses one client (RFC 4632, section 3.1; RFC 4291, section 2.3): a
+#: campus network, and a household, which has a /64.
+IPV4_PREFIX: Final = 24
+IPV6_PREFIX: Final = 64
+#: The beginning of an IPv4 address in IPv6 (RFC 4291, section 2.5.5.2).
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+_IPV4_BYTES: Final = 4
+
+
+def client_of(address: str, ipv6_prefix: int = IPV6_PREFIX) -> str:
+    """The network of an address in CIDR notation; UNKNOWN_CLIENT where it cannot be read."""
+    # No cache: it would keep whole addresses. This takes a fifth of the time of ipaddress.
+    packed = _read_bytes(address)
+    if packed is None:
+        return UNKNOWN_CLIENT
+    family, prefix = (AF_INET, IPV4_PREFIX) if len(packed) == _IPV4_BYTES else (AF_INET6, ipv6_prefix)
+    free_bits = 8 * len(packed) - prefix
+    network = int.from_bytes(packed) >> free_bits << free_bits
+    return f"{inet_ntop(family, network.to_bytes(len(packed)))}/{prefix}"
+
+
+def read_address(address: str) -> IPv4Address | IPv6Address | None:
+    """The address of a client as a socket or a proxy shows it; None where it cannot be read."""
+    packed = _read_bytes(address)
+    return None if packed is None else ip_address(packed)
+
+
+def _read_bytes(address: str) -> bytes | None:
+    """The 4 or 16 bytes of an address."""
+    # A zone identifier names an interface of this host, not the client (RFC 4007, section 11).
+    text, _, _ = address.partition("%")
+    try:
+        return inet_pton(AF_INET, text)
+    except (OSError, ValueError):
+        pass
+    try:
+        packed = inet_pton(AF_INET6, text)
+    except (OSError, ValueError):
+        return None
+    # A dual-stack socket shows IPv4 clients so (RFC 4291, section 2.5.5.2).
+    return packed.removeprefix(_MAPPED)
+
+
+#: A header field as ASGI has it: its name in lower case, and its value.
+Header = tuple[bytes, bytes]
+
+
+def header_lines(headers: Iterable[Header]) -> bytes:
+    """Header fields as lines (RFC 9112, section 5)."""
+    return b"\r\n".join([*map(b": ".join, headers), b""])
+
+
+@lru_cache(maxsize=4096)
+def http_date(seconds: int) -> bytes:
+    """A date (RFC 9110, section 5.6.7) from whole seconds since the epoch."""
+    days, second = divmod(seconds, 86_400)
+    return b"%b%02d:%02d:%02d GMT" % (_day(days), second // 3_600, second // 60 % 60, second % 60)
+
+
+@lru_cache(maxsize=256)
+def _day(days: int) -> bytes:
+    """The part of a date before the time. Records expire at many different seconds, but on few days."""
+    return formatdate(days * 86_400, usegmt=True).encode()[:-12]
+
+
+BIBTEX: Final = "text/x-bibtex"
+CSV: Final = "text/csv"
+DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+HTML: Final = "text/html"
+JAVASCRIPT: Final = "application/javascript"
+JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
+PROBLEM: Final = "application/problem+json"
+RIS: Final = "application/x-research-info-systems"
+TEXT: Final = "text/plain"
+XML: Final = "text/xml"
+
 
 #: Longer paths and queries are refused with 414; browsers and front proxies stop at 8 KiB or so.
 MAX_REQUEST_TARGET_BYTES: Final = 32_768
@@ -197,3 +281,80 @@ def read_api_options(parameters: Parameters) -> ResolveOptions:
 def is_true(value: str | None) -> bool:
     """A flag of the REST API: true if it is empty, "yes" or "true", false if absent or anything else."""
     return value is not None and value.lower() in ("", "yes", "true")
+
+
+#: The routes of the core. Features have routes of their own: see Paths.
+ROUTES: Final = ("resolve", "api", "which_ra", "openurl", "home", "operation")
+#: The route that prepared answers are counted and logged under.
+PREPARED: Final = "prepared"
+#: The beginning of nearly every request. No other kind of path begins so.
+DOI_PATH: Final = b"/10."
+#: The JSON API. A client may write it in any case.
+API_PATH: Final = b"/api/"
+#: Which RA, in lower case. A client may write it in any case.
+WHICH_RA_PATHS: Final = (b"/doira/", b"/ra/")
+#: The OpenURL entry (ANSI/NISO Z39.88-2004) to which library software sends names, in any case.
+OPENURL_PATH: Final = b"/openurl"
+#: Below it are the stylesheet and the pictures of the pages, and nothing else.
+STATIC_PATH: Final = b"/static/"
+_HOME_PATHS: Final = (b"/", b"")
+#: A segment "." or ".." of a decoded path (RFC 3986, section 3.3). "\\" and ";" end a segment for some front proxies.
+_DOT_SEGMENT: Final = re.compile(rb"[/\\]\.\.?(?:[/\\;]|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The paths that are not names and that features add.
+
+    `operations` are whole paths: health, metrics, documentation. `below` are the beginnings of others, in ASCII: static
+    files. No page of another site may read the answers of `private` ones. `gated_below` are the beginnings of paths
+    behind a gate, whatever the method. `own_api` are JSON endpoints by path, each with its route: FastAPI answers them,
+    and the limits of clients hold for them as for names. A path that ends with a slash stands for all below it.
+    """
+
+    operations: frozenset[bytes] = frozenset()
+    below: tuple[bytes, ...] = ()
+    gated_below: tuple[bytes, ...] = ()
+    private: frozenset[bytes] = frozenset()
+    own_api: Mapping[bytes, str] = field(default_factory=dict)
+
+
+NO_PATHS: Final = Paths()
+
+
+def find_route(method: str, path: bytes, paths: Paths = NO_PATHS) -> str:
+    """The route of a raw path.
+
+    A path of no other kind is a name, and the answer says so if the name cannot be read. So is a path below a gate with
+    dot segments: it never reaches the gate, and no name begins so. OPTIONS of an operation is
+    answered as for a name. So is POST of the home page: the form sends the name in the body.
+    """
+    if path[:4] == DOI_PATH:
+        return "resolve"
+    if path.startswith(paths.gated_below):
+        # A front proxy compares the path without dot segments, and may pass it on with them.
+        return "resolve" if _DOT_SEGMENT.search(unquote_to_bytes(path)) else "operation"
+    is_operation = path in paths.operations or (path.startswith(paths.below) and path.isascii())
+    if is_operation and method != "OPTIONS":
+        return "operation"
+    own = paths.own_api.get(path)
+    if own is not None:
+        return own
+    lower = path[: len(b"/doira/")].lower()
+    if lower.startswith(API_PATH) or lower == API_PATH[:-1]:
+        return paths.own_api.get(path[: path.find(b"/", len(API_PATH)) + 1] or path, "api")
+    if lower.startswith(WHICH_RA_PATHS):
+        return "which_ra"
+    if path.lower() == OPENURL_PATH:
+        return "openurl"
+    return "home" if path in _HOME_PATHS and method != "POST" else "resolve"
+
+
+def api_part(path: bytes) -> bytes:
+    """What follows `/api/` in a path of the JSON API."""
+    return path[len(API_PATH) :]
+
+
+def names_part(path: bytes) -> bytes:
+    """The names in a path of Which RA: what follows its second slash."""
+    return path.split(b"/", 2)[2]

@@ -2,20 +2,106 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
+from math import ceil
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
 from doi_names.name import HandleName
-from doi_proxy.errors import CouldNotVerify
-from doi_proxy.resolver.resolution import Chain
-from doi_proxy.web.countdown import Countdown
-from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
-from doi_proxy.web.header import Header, header_lines
-from doi_proxy.web.variants import SAME_FOR_ALL, Varies
+from doi_names.presentation import to_url
+from doi_proxy.errors import CouldNotVerify, Quota, ShareSpent
+from doi_proxy.resolver.resolution import Chain, Resolution, Standing, find_standing
+from doi_proxy.web.freshness import CACHE_NAME, NO_STORE, VARY_LANGUAGE, Countdown, failure_token
+from doi_proxy.web.negotiation import SAME_FOR_ALL, Varies
+from doi_proxy.web.request_path import Header, header_lines
+from handle_protocol.value import Location
+
+
+def retry_after(seconds: float) -> Header:
+    """`Retry-After` in whole seconds, at least one (RFC 9110, section 10.2.3)."""
+    return b"retry-after", b"%d" % max(1, ceil(seconds))
+
+
+def seconds_to_wait(failure: CouldNotVerify) -> int | None:
+    """The value of `Retry-After`. None if it is not known when to try again."""
+    return None if failure.retry_after is None else max(1, ceil(failure.retry_after))
+
+
+def quota_headers(quota: Quota, seconds: float) -> tuple[Header, ...]:
+    """The headers of a 429: when to try again, the limit, and what is left of it.
+
+    RateLimit and RateLimit-Policy are structured fields (draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4).
+    """
+    return (
+        retry_after(seconds),
+        (b"ratelimit-policy", f'"{quota.name}";q={quota.amount};w={quota.window}'.encode()),
+        (b"ratelimit", f'"{quota.name}";r=0;t={max(1, ceil(seconds))}'.encode()),
+        # In addition to those that every answer exposes (WHATWG Fetch, section 3.3.3).
+        (b"access-control-expose-headers", b"RateLimit, RateLimit-Policy"),
+    )
+
+
+def failure_headers(failure: CouldNotVerify) -> tuple[Header, ...]:
+    """The headers of "could not verify": the failure (RFC 9209), and when to try again."""
+    status = f'{CACHE_NAME}; error={failure.proxy_error}; details="{failure_token(failure)}"'
+    if isinstance(failure, ShareSpent):
+        again = quota_headers(failure.quota, failure.retry_after)
+    else:
+        wait = seconds_to_wait(failure)
+        again = () if wait is None else (retry_after(wait),)
+    return ((b"proxy-status", status.encode()), *again)
+
+
+#: Attributes of a location and the link parameters they become.
+_PARAMETERS: Final = (
+    ("anchor", "anchor"),
+    ("rel", "rel"),
+    ("media-type", "type"),
+    ("ctype", "type"),
+    ("target-type", "target-type"),
+    ("media", "media"),
+    ("hreflang", "hreflang"),
+)
+#: Characters that are removed from a quoted string, and those that need a backslash (RFC 9110, section 5.6.4).
+_DROPPED: Final = re.compile(r"[^\x20-\x7e]")
+_ESCAPED: Final = re.compile(r'["\\]')
+#: Longer parameters are cut, because front proxies accept only a few kilobytes of headers.
+MAX_CHARACTERS: Final = 500
+_MAX_LANGUAGE: Final = 35
+
+
+def link_header(location: Location, url: str) -> Header:
+    """One `Link` header; `url` is ASCII. A title that is not ASCII is encoded by RFC 8187."""
+    parts, seen = [f"<{url.replace('>', '%3E')}>"], set[str]()
+    for attribute, parameter in _PARAMETERS:
+        value = location.get(attribute)
+        if value and parameter not in seen:
+            seen.add(parameter)
+            parts.append(f"{parameter}={_quote(value)}")
+    title = (location.get("title") or "")[:MAX_CHARACTERS]
+    if title:
+        is_ascii = title.isascii() and title.isprintable()
+        language = re.sub(r"[^A-Za-z0-9-]", "", location.get("titlelang") or "")[:_MAX_LANGUAGE]
+        coded = quote(title.encode("utf-8", "replace"), safe="")
+        parts.append(f"title={_quote(title)}" if is_ascii else f"title*=UTF-8'{language}'{coded}")
+    return b"link", "; ".join(parts).encode("ascii")
+
+
+def cite_as(resolution: Resolution) -> tuple[Header, ...]:
+    """The address by which a registered DOI name is cited (RFC 8574). No header for other names and local records."""
+    if not resolution.name.is_doi or find_standing(resolution) is not Standing.REGISTERED:
+        return ()
+    return ((b"link", f'<{to_url(resolution.name)}>; rel="cite-as"'.encode()),)
+
+
+def _quote(text: str) -> str:
+    return '"' + _ESCAPED.sub(r"\\\g<0>", _DROPPED.sub("", text[:MAX_CHARACTERS])) + '"'
+
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

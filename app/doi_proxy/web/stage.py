@@ -8,22 +8,76 @@ and never called.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, lru_cache, partial
+from math import inf
+from typing import Any, Final, Literal
 
 import msgspec
 
 from doi_names.name import HandleName
 from doi_proxy.resolver.destination import Destination
-from doi_proxy.resolver.options import NO_FACTS, ClientFact
-from doi_proxy.web.header import Header
+from doi_proxy.resolver.resolution import NO_FACTS, ClientFact, Conditions, ResolveOptions
+from doi_proxy.web.freshness import CACHE_CONTROL
+from doi_proxy.web.negotiation import Varies
 from doi_proxy.web.request import Request
-from doi_proxy.web.request_path import Parameters
+from doi_proxy.web.request_path import PREPARED, Header, Parameters, client_of
 from doi_proxy.web.responses import Receive, Reply, Send
-from doi_proxy.web.route import PREPARED
-from doi_proxy.web.variants import Varies
-from handle_protocol.record import Record
+from handle_protocol.value import Record
+
+#: What a section is for: the page about a name that is not registered, that about a text that is not a name, the
+#: problems about both (RFC 9457), and the page of a record.
+PageKind = Literal["not_found", "not_a_doi", "problem", "values"]
+
+
+class Section:
+    """A block of a page, with its data, or members of a problem. Reading them takes no I/O."""
+
+    #: The file of the block's template.
+    template: str
+    #: Whether the block of a record comes before what is known of the record itself.
+    comes_first = False
+
+    async def prepare(self, name: HandleName, client: str | None) -> None:
+        """Bring what the block needs into memory, at the cost of `client`, a network. Raises nothing."""
+
+    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
+        """The same for the page of a record. Raises nothing."""
+
+    async def find_in_text(self, text: str, client: str | None) -> Sequence[HandleName]:
+        """The names in a text of the form. What has to be looked up is at the cost of `client`. Raises nothing."""
+        return ()
+
+    def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
+        """The data of the block: about a name or, without one, about a text. Empty if the page has no block.
+
+        A page whose data have `is_pending` is not kept: a later one may say more.
+        """
+        return {}
+
+    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
+        """The names of which `read` looks up in memory whether they exist."""
+        return ()
+
+
+def list_overriding(sections: Sequence[Section], method: str) -> tuple[Section, ...]:
+    """The sections that override a method. A page starts a task for each that prepares something."""
+    return tuple(section for section in sections if getattr(type(section), method) is not getattr(Section, method))
+
+
+def read_sections(
+    sections: Sequence[Section], kind: PageKind, name: HandleName | None, text: str = ""
+) -> dict[str, Any]:
+    """The data of all sections, and for a page the templates of their `blocks`, and of those that come first."""
+    read = [(section, facts) for section in sections if (facts := section.read(kind, name, text))]
+    data = {key: value for _, facts in read for key, value in facts.items()}
+    if kind == "problem":
+        return data
+    first = [section.template for section, _ in read if section.comes_first]
+    return {**data, "first_blocks": first, "blocks": [one.template for one, _ in read if not one.comes_first]}
+
 
 #: Answers a request by ASGI, given its route.
 Answer = Callable[[Request, str, Receive, Send], Awaitable[None]]
@@ -253,3 +307,98 @@ def _fold(methods: Sequence[Any], join: Callable[[Iterable[Any]], Any] = list) -
     if len(methods) < 2:
         return methods[0] if methods else None
     return lambda *values: join([method(*values) for method in methods])
+
+
+#: A record younger than this answers the reload of a page, in seconds: a reload must not cost a query each time.
+RELOAD_AGE: Final = 10.0
+#: Seconds that all queries of one request may take, with their waits. They go on for the next request.
+REQUEST_SECONDS: Final = 8.0
+#: Longer headers are ignored.
+_MAX_HEADER: Final = 1_024
+#: Larger numbers count as this one (RFC 9111, section 1.2.2).
+_MAX_SECONDS: Final = 2_147_483_648.0
+
+
+class CacheDirectives(msgspec.Struct, frozen=True, gc=False):
+    """Which cached records a request accepts. Times are in seconds; None where the request does not say."""
+
+    #: The largest age of a record. `no-cache` is 0.
+    max_age: float | None = None
+    #: The longest time past its TTL of a record that is used without an upstream query.
+    max_stale: float | None = None
+    #: The longest time past its TTL of a record that is used because the upstream failed.
+    stale_if_error: float | None = None
+    only_if_cached: bool = False
+
+
+NO_DIRECTIVES: Final = CacheDirectives()
+
+
+def read_directives(cache_control: str | None) -> CacheDirectives:
+    """The directives of a header. Unknown ones, and those with a bad value, are ignored."""
+    if not cache_control or len(cache_control) > _MAX_HEADER:
+        return NO_DIRECTIVES
+    return _read(cache_control)
+
+
+@lru_cache(maxsize=256)
+def _read(cache_control: str) -> CacheDirectives:
+    found = dict(_split(part) for part in cache_control.split(","))
+    max_stale = inf if found.get("max-stale") == "" else _seconds(found.get("max-stale"))
+    return CacheDirectives(
+        max_age=0.0 if "no-cache" in found else _seconds(found.get("max-age")),
+        max_stale=max_stale,
+        stale_if_error=_seconds(found.get("stale-if-error")),
+        only_if_cached="only-if-cached" in found,
+    )
+
+
+def _split(part: str) -> tuple[str, str]:
+    name, _, value = part.partition("=")
+    return name.strip().lower(), value.strip().strip('"')
+
+
+def _seconds(text: str | None) -> float | None:
+    """A number of seconds (RFC 9111, section 1.2.2), None for anything else."""
+    return min(float(text), _MAX_SECONDS) if text is not None and text.isascii() and text.isdigit() else None
+
+
+def read_conditions(request: Request, options: ResolveOptions, stages: Stages) -> Conditions:
+    """The conditions of a request: its options, and the client that is charged."""
+    client = client_of(request.client_address)
+    directives = directives_of(request)
+    if directives is NO_DIRECTIVES and not options.bypasses_cache:
+        return Conditions(client=client, due=due_of(request))
+    address, youngest, admission = request.client_address, directives.max_age, stages.admission
+    return Conditions(
+        options.authoritative,
+        options.certified,
+        client=client,
+        # A request with aliases bypasses the cache several times, and is counted once.
+        admit_bypass=cache(partial(admission.charge_bypass, address)),
+        only_cached=directives.only_if_cached,
+        max_age=None if youngest is None else max(youngest, RELOAD_AGE),
+        may_renew=partial(admission.may_renew, address),
+        max_stale=directives.max_stale,
+        stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
+        due=due_of(request),
+    )
+
+
+def conditions_for_others(request: Request) -> Conditions:
+    """The conditions for further names that the answer to a request needs, at the cost of its client."""
+    only_cached = directives_of(request).only_if_cached
+    return Conditions(client=client_of(request.client_address), only_cached=only_cached, due=due_of(request))
+
+
+def due_of(request: Request) -> float:
+    """When the answer to a request is due. The same for all queries that the request causes."""
+    request.due = request.due or time.monotonic() + REQUEST_SECONDS
+    return request.due
+
+
+def directives_of(request: Request) -> CacheDirectives:
+    """The directives of a request's Cache-Control."""
+    # Most requests have none.
+    sent = request.header(CACHE_CONTROL)
+    return NO_DIRECTIVES if sent is None else read_directives(sent)

@@ -3,17 +3,118 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from base64 import b64encode
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from handle_protocol.errors import HandleProtocolError, ServerUnreachable
-from handle_protocol.transport.base import translate_socket_error
-from handle_protocol.transport.http import HttpConnection
+import httptools
+
+from handle_protocol.dump import HandleProtocolError, ServerRefused, ServerUnreachable, UnusableAnswer
+from handle_protocol.site import Candidate
+from handle_protocol.transport.stream import (
+    ConnectionPool,
+    StreamConnection,
+    has_id_of,
+    refuse_long,
+    translate_socket_error,
+)
+from handle_protocol.wire.site_value import TransportProtocol
+
+#: Bytes of an answer besides its body: the status line, the header fields and the framing of chunks.
+_MAX_HEAD_BYTES: Final = 64 * 1024
+#: Answers below this status are interim (RFC 9110, section 15.2).
+_FIRST_FINAL_STATUS: Final = 200
+
+
+@dataclass(slots=True)
+class HttpAnswer:
+    """An answer. Names of header fields are in lower case; of several fields with one name, the last counts."""
+
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class HttpConnection(StreamConnection[HttpAnswer]):
+    """Reads answers, of a body with more than `max_bytes` only the start.
+
+    With `ends_at_head`, as for CONNECT, an answer has no body.
+    """
+
+    def __init__(self, max_bytes: int, *, ends_at_head: bool = False) -> None:
+        super().__init__()
+        self._max_bytes = max_bytes
+        self._ends_at_head = ends_at_head
+        self._parser = httptools.HttpResponseParser(self)
+        self._current = HttpAnswer()
+        self._body = bytearray()
+
+    def prepare(self) -> None:
+        """See StreamConnection."""
+        self._current = HttpAnswer()
+        self._body = bytearray()
+
+    def receive(self, data: bytes) -> None:
+        """See StreamConnection."""
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            # A port of the native protocol is not a port of HTTP. That concerns the interface, and not the name.
+            self.fail(ServerUnreachable(detail=f"the answer is not HTTP: {error}"[:200]))
+            return
+        if len(self._body) > self._max_bytes:
+            self._complete()
+            self.close()
+        elif self.received_bytes - len(self._body) > _MAX_HEAD_BYTES:
+            self.fail(UnusableAnswer(f"The head of the handle server's answer is longer than {_MAX_HEAD_BYTES} bytes."))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio.Protocol. The end of the stream can be the end of the body (RFC 9112, section 6.3, item 8)."""
+        if error is None and self._current.status:
+            self._complete()
+        super().connection_lost(error)
+
+    # The callbacks of the parser.
+
+    def on_message_begin(self) -> None:
+        """The parser read the start of an answer, or of an interim answer."""
+        self.prepare()
+        if not self.is_waiting:
+            self.close()  # A second answer follows the first.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """The parser read a header field."""
+        self._current.headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """The parser read the whole head."""
+        status = self._parser.get_status_code()
+        if status >= _FIRST_FINAL_STATUS:
+            self._current.status = status
+            if self._ends_at_head:
+                self._complete()
+
+    def on_body(self, data: bytes) -> None:
+        """The parser read a part of the body."""
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        """The parser read the whole answer."""
+        # The length and the end of a connection do not concern a tunnel (RFC 9110, section 9.3.6).
+        if self._current.status and not self._ends_at_head:
+            self._complete()
+            if not self._parser.should_keep_alive():
+                self.close()
+
+    def _complete(self) -> None:
+        self._current.body = bytes(self._body)
+        self.finish(self._current)
+
 
 #: Hosts whose egress proxy is remembered. To read it takes longer than to query a server.
 _MAX_HOSTS: Final = 1_000
@@ -158,3 +259,102 @@ def _read_proxy(url: str) -> EgressProxy:
     return EgressProxy(
         parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.scheme == "https", authorization
     )
+
+
+MESSAGE: Final = "application/x-hdl-message"
+_SUCCESS: Final = 200
+#: A host name in a site value comes from the network, and must not add fields to the request.
+_HOST: Final = re.compile(rb"[A-Za-z0-9_.:\[\]-]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """A server and how it is reached: connections of one route are alike."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: EgressProxy | None
+    #: The key that the certificate was compared with.
+    public_key: bytes
+
+
+class TunnelTransport:
+    """Posts messages with at most `max_bytes` of answer."""
+
+    def __init__(
+        self,
+        egress: Egress,
+        pool: ConnectionPool[HttpAnswer],
+        *,
+        headers: Mapping[str, str],
+        max_bytes: int,
+    ) -> None:
+        """`headers` identify this program."""
+        self._egress = egress
+        self._pool = pool
+        fields = {**headers, "Content-Type": MESSAGE, "Accept": MESSAGE, "Accept-Encoding": "identity"}
+        self._fields = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        self._max_bytes = max_bytes
+
+    async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
+        """See Transport."""
+        route = self._find_route(candidate)
+        request = self._write_request(route, candidate.host, handle, message)
+        answer = await self._pool.exchange(
+            route, lambda: self._connect(route), request, belongs=lambda answer: has_id_of(message, answer.body)
+        )
+        return self._read(answer, message)
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        self._pool.close()
+
+    def _find_route(self, candidate: Candidate) -> _Route:
+        endpoint = candidate.endpoint
+        is_tls = endpoint.protocol is TransportProtocol.HTTPS
+        scheme, host = "https" if is_tls else "http", str(endpoint.address)
+        key = candidate.public_key if is_tls else b""
+        return _Route(scheme, host, endpoint.port, self._egress.find_proxy(scheme, host), key)
+
+    async def _connect(self, route: _Route) -> HttpConnection:
+        connection = await self._egress.connect(route.scheme, route.host, route.port, route.proxy)
+        try:
+            certificate = read_peer_certificate(connection)
+            if certificate is not None and route.scheme == "https":
+                # It imports a library that only a proxy with handle servers has.
+                from handle_protocol.signature_chain import compare_certificate  # noqa: PLC0415
+
+                compare_certificate(certificate, route.public_key)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _write_request(self, route: _Route, domain: bytes | None, handle: bytes, message: bytes) -> bytes:
+        authority = write_authority(route.host, route.port)
+        host = domain.decode("ascii") if domain and _HOST.fullmatch(domain) else authority
+        target, proxy_field = f"/{quote(handle, safe='')}", ""
+        if route.proxy is not None and route.scheme == "http":
+            # A proxy gets the absolute form (RFC 9112, section 3.2.2), and the host of it: one that goes by the field
+            # Host would connect to any machine that a site value names.
+            host = authority
+            target, proxy_field = f"http://{authority}{target}", route.proxy.field
+        head = f"POST {target} HTTP/1.1\r\nHost: {host}\r\n{proxy_field}{self._fields}"
+        return f"{head}Content-Length: {len(message)}\r\n\r\n".encode("latin-1") + message
+
+    def _read(self, answer: HttpAnswer, message: bytes) -> bytes:
+        headers = answer.headers
+        if answer.status != _SUCCESS:
+            field = headers.get(b"retry-after")
+            raise ServerRefused(
+                f"The handle server refused to answer, with HTTP status {answer.status}.",
+                http_status=answer.status,
+                retry_after=None if field is None else field.decode("latin-1"),
+            )
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != MESSAGE.encode():
+            raise UnusableAnswer("The handle server's answer through HTTP is not a message of the Handle protocol.")
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise UnusableAnswer("The handle server's answer has a content coding that was not offered.")
+        refuse_long(answer.body, message, self._max_bytes)
+        return answer.body

@@ -5,9 +5,60 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
-from handle_protocol.errors import HandleProtocolError, ServerUnreachable
+from handle_protocol import dump as errors
+from handle_protocol.dump import HandleProtocolError, ServerUnreachable
+from handle_protocol.site import Candidate, Endpoint
+from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope
+
+_MAX_REASON: Final = 200
+#: Where the request id is in an envelope.
+REQUEST_ID: Final = slice(8, 12)
+
+
+class Transport(Protocol):
+    """Sends one message and receives one. The caller limits the time."""
+
+    async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
+        """The whole answer to a message about `handle`. Nothing in it is checked but its length.
+
+        Raises HandleProtocolError. Cancelling it closes what it opened.
+        """
+
+    async def aclose(self) -> None:
+        """Close the connections. The transport is not used afterwards."""
+
+
+def has_id_of(message: bytes, answer: bytes) -> bool:
+    """Whether an answer has the request id of a message."""
+    return answer[REQUEST_ID] == message[REQUEST_ID]
+
+
+def measure_message(head: bytes | bytearray) -> int:
+    """The bytes of the whole message that begins with `head`, an envelope at least."""
+    return ENVELOPE_BYTES + decode_envelope(bytes(head[:ENVELOPE_BYTES])).message_length
+
+
+def refuse_long(answer: bytes, message: bytes, max_bytes: int) -> None:
+    """Raise AnswerTooLarge if the answer to a message announces more than `max_bytes` after its envelope.
+
+    Without the id of the message, the bytes are those of another protocol: MalformedMessage.
+    """
+    length = measure_message(answer) - ENVELOPE_BYTES
+    if length <= max_bytes:
+        return
+    if has_id_of(message, answer):
+        raise errors.AnswerTooLarge.over(max_bytes)
+    raise errors.MalformedMessage(detail=f"envelope: the message length is {length}; the limit is {max_bytes}")
+
+
+def translate_socket_error(error: Exception) -> errors.HandleProtocolError:
+    """Translate the error of a socket."""
+    if isinstance(error, TimeoutError):
+        return errors.ServerTimeout("The handle server did not answer in time.")
+    return errors.ServerUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_REASON])
+
 
 Answer = TypeVar("Answer")
 _MAX_DETAIL = 200
@@ -196,3 +247,64 @@ class ConnectionPool(Generic[Answer]):
             self._count -= 1
             if not connections:
                 del self._idle[oldest]
+
+
+class TcpTransport:
+    """One connection for each message that is under way. `connect_timeout` is in seconds.
+
+    Most servers close the connection after each answer, so few are kept.
+    """
+
+    def __init__(self, pool: ConnectionPool[bytes], *, connect_timeout: float, max_bytes: int) -> None:
+        self._pool = pool
+        self._connect_timeout = connect_timeout
+        self._max_bytes = max_bytes
+
+    async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
+        """See Transport."""
+        endpoint = candidate.endpoint
+        answer = await self._pool.exchange(
+            endpoint, lambda: self._connect(endpoint), message, belongs=lambda answer: has_id_of(message, answer)
+        )
+        refuse_long(answer, message, self._max_bytes)
+        return answer
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        self._pool.close()
+
+    async def _connect(self, endpoint: Endpoint) -> StreamConnection[bytes]:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self._max_bytes), str(endpoint.address), endpoint.port
+                )
+        except OSError as error:
+            raise translate_socket_error(error) from error
+        return connection
+
+
+class _Connection(StreamConnection[bytes]):
+    """Reads the answer: an envelope, and as many bytes as it announces. Of one that is too long, only the start."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__()
+        self._max_bytes = max_bytes
+        self._received = bytearray()
+
+    def prepare(self) -> None:
+        """See StreamConnection."""
+        self._received.clear()
+
+    def receive(self, data: bytes) -> None:
+        """See StreamConnection."""
+        self._received += data
+        if len(self._received) < ENVELOPE_BYTES:
+            return
+        length = measure_message(self._received)
+        is_too_long = length - ENVELOPE_BYTES > self._max_bytes
+        if is_too_long or len(self._received) >= length:
+            self.finish(bytes(self._received[:length]))
+            if is_too_long or len(self._received) > length:
+                self.close()

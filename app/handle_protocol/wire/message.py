@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from handle_protocol.errors import MalformedMessage
-from handle_protocol.wire.fields import U32, FieldReader
+from handle_protocol.dump import AnswerTooLarge, MalformedMessage
+from handle_protocol.wire import site_value as fields
+from handle_protocol.wire.site_value import (
+    I32,
+    U8,
+    U32,
+    FieldReader,
+    ServiceSite,
+    TtlType,
+    Value,
+    ValueReference,
+    decode_site,
+    encode_count,
+    encode_string,
+    read_value_list,
+)
 
 #: The version that this program speaks. The server answers in the version that the request suggests.
 VERSION: Final = (2, 11)
@@ -236,3 +252,260 @@ def decode_signature(section: bytes) -> Signature:
     signature = Signature(reader.string(), reader.string())
     reader.finish()
     return signature
+
+
+MAX_PACKET_BYTES: Final = 512
+_PAYLOAD_BYTES: Final = MAX_PACKET_BYTES - ENVELOPE_BYTES
+
+
+def split_message(data: bytes) -> list[bytes]:
+    """The packets of a whole message. One packet is the message itself."""
+    if len(data) <= MAX_PACKET_BYTES:
+        return [data]
+    envelope, payload = decode_envelope(data), data[ENVELOPE_BYTES:]
+    parts = (payload[start : start + _PAYLOAD_BYTES] for start in range(0, len(payload), _PAYLOAD_BYTES))
+    return [
+        encode_envelope(replace(envelope, flags=envelope.packet_flags, message_id=number)) + part
+        for number, part in enumerate(parts)
+    ]
+
+
+class PacketBuffer:
+    """The packets of one answer, in any order. It holds at most `max_bytes` of payload.
+
+    The caller drops packets with another request id. After an error the buffer is not used again.
+    """
+
+    __slots__ = ("_length", "_max_bytes", "_parts")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._length: int | None = None
+        self._parts: dict[int, bytes] = {}
+
+    def add(self, packet: bytes) -> bytes | None:
+        """Add a packet. Returns the message once it is complete. Raises MalformedMessage and AnswerTooLarge.
+
+        A packet that arrived before is ignored, whatever it holds.
+        """
+        envelope, payload = decode_envelope(packet), packet[ENVELOPE_BYTES:]
+        length, number = envelope.message_length, envelope.message_id
+        if self._length not in (None, length):
+            raise MalformedMessage(detail=f"packet: the message length was {self._length}, now it is {length}")
+        if length > self._max_bytes:
+            raise AnswerTooLarge.over(self._max_bytes)
+        expected = min(_PAYLOAD_BYTES, length - number * _PAYLOAD_BYTES)
+        if len(payload) != expected or (not payload and number):
+            raise MalformedMessage(detail=f"packet {number} of a message of {length} bytes has {len(payload)} bytes")
+        self._length = length
+        self._parts.setdefault(number, payload)
+        count = max(1, -(-length // _PAYLOAD_BYTES))
+        if len(self._parts) < count:
+            return None
+        return encode_envelope(replace(envelope, message_id=0)) + b"".join(self._parts[part] for part in range(count))
+
+
+class Filters(msgspec.Struct, frozen=True, gc=False):
+    """What is requested: values with one of these indexes or of one of these types. All values if both are empty."""
+
+    handle: bytes
+    indexes: tuple[int, ...] = ()
+    types: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request. Its digest and its id identify the answer."""
+
+    filters: Filters
+    #: Chosen at random by the client.
+    request_id: int
+    #: Seconds since the epoch.
+    expiration: int
+    flags: int = OpFlag.PUBLIC_ONLY
+    op_code: int = OpCode.RESOLUTION
+    site_serial: int = UNKNOWN_SERIAL
+
+
+def encode_query(query: Query) -> bytes:
+    """The bytes of a request, which does not have a credential."""
+    content = encode_digested(query)
+    payload = content + NO_CREDENTIAL
+    return encode_envelope(Envelope(query.request_id), len(payload)) + payload
+
+
+def encode_digested(query: Query) -> bytes:
+    """The header and the body of a request. An answer repeats their digest."""
+    header = Header(query.op_code, 0, query.flags, query.site_serial, query.expiration)
+    # A request for the site of a server has no body.
+    body = b"" if query.op_code == OpCode.SITE_INFORMATION else encode_filters(query.filters)
+    return encode_header(header, body) + body
+
+
+def encode_filters(filters: Filters) -> bytes:
+    """The body of a request."""
+    indexes = encode_count(filters.indexes) + b"".join(map(I32.pack, filters.indexes))
+    types = encode_count(filters.types) + b"".join(map(encode_string, filters.types))
+    return encode_string(filters.handle) + indexes + types
+
+
+#: The digest of a request by its code: MD5 (0 below version 2.1), SHA-1 and SHA-256.
+DIGEST_NAMES: Final = {0: "md5", 1: "md5", 2: "sha1", 3: "sha256"}
+_DIGEST_BYTES: Final = {0: 16, 1: 16, 2: 20, 3: 32}
+#: Below this version, an answer to a request with the digest flag has a digest and does not have the flag.
+_FLAG_OF_DIGEST_SINCE: Final = (2, 1)
+_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The digest of a request's header and body. `code` is a key of DIGEST_NAMES."""
+
+    code: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The body of an answer with values. A referral has an empty handle, and values that name other servers."""
+
+    handle: bytes
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerText:
+    """The body of every other answer: a text, which differs by transport, or a nonce. None if the body is empty."""
+
+    text: bytes | None
+
+
+Body = Values | ServiceSite | AnswerText
+
+
+@dataclass(frozen=True, slots=True)
+class SignedAnswer:
+    """A request and the signed answer to it, as they were sent. A kept answer about the root has no request."""
+
+    request: bytes
+    answer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer. Nothing in it is compared with the request yet."""
+
+    envelope: Envelope
+    header: Header
+    body: Body
+    digest: Digest | None = None
+    credential: Credential | None = None
+    #: The message as it arrived. A signature is about these bytes.
+    data: bytes = field(default=b"", compare=False, repr=False)
+    #: The request, if the answer was verified.
+    request: bytes = field(default=b"", compare=False, repr=False)
+    #: What proves the answer: the signed answers from the root to this one. None if that is not known.
+    proof: tuple[SignedAnswer, ...] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def code(self) -> int:
+        """The response code; see ResponseStatus."""
+        return self.header.response_code
+
+
+def decode_response(data: bytes, *, digest_requested: bool) -> Response:
+    """A whole answer. `digest_requested` matters for versions below 2.1. Raises MalformedMessage."""
+    message = decode_message(data)
+    header, reader = message.header, FieldReader(message.body, "answer")
+    is_old = message.envelope.version < _FLAG_OF_DIGEST_SINCE and digest_requested
+    digest = _read_digest(reader) if header.flags & OpFlag.REQUEST_DIGEST or is_old else None
+    body = _read_body(reader, header)
+    reader.finish()
+    return Response(message.envelope, header, body, digest, decode_credential(message.tail), data)
+
+
+def _read_digest(reader: FieldReader) -> Digest:
+    code = reader.number(U8)
+    if code not in _DIGEST_BYTES:
+        raise reader.malformed(f"the digest {code} is not known")
+    return Digest(code, reader.take(_DIGEST_BYTES[code]))
+
+
+def _read_body(reader: FieldReader, header: Header) -> Body:
+    code = header.response_code
+    if code == ResponseStatus.SUCCESS and header.op_code == OpCode.SITE_INFORMATION:
+        return decode_site(reader.rest())
+    if code == ResponseStatus.SUCCESS or code in _REFERRALS:
+        return Values(reader.string(), read_value_list(reader))
+    return AnswerText(reader.string() if reader.remaining else None)
+
+
+#: Filters of one request.
+_MAX_FILTERS: Final = 1_000
+_VALUE: Final = Struct(">iIBiB")
+#: Where the TTL of a value is: after its index, timestamp and TTL type.
+_TTL_OFFSET: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedValues:
+    """A list of values as bytes, and where in it each relative TTL is, with its seconds."""
+
+    count: int
+    data: bytes
+    ttls: tuple[tuple[int, int], ...]
+
+    def with_ttls(self, change: Callable[[int], int]) -> bytes:
+        """The bytes, with another value for each relative TTL above 0."""
+        data = bytearray(self.data)
+        for offset, ttl in self.ttls:
+            fields.I32.pack_into(data, offset, change(ttl))
+        return bytes(data)
+
+
+def decode_filters(body: bytes) -> Filters:
+    """The body of a request. Raises MalformedMessage."""
+    reader = fields.FieldReader(body, "request")
+    handle = reader.string()
+    indexes = tuple(reader.number(fields.I32) for _ in range(reader.count(fields.I32.size, _MAX_FILTERS)))
+    types = tuple(reader.string() for _ in range(reader.count(fields.COUNT_BYTES, _MAX_FILTERS)))
+    reader.finish()
+    return Filters(handle, indexes, types)
+
+
+def encode_message(message: Message) -> bytes:
+    """The bytes of a message. Its length is written into the envelope."""
+    payload = encode_header(message.header, message.body) + message.body + message.tail
+    return encode_envelope(message.envelope, len(payload)) + payload
+
+
+def encode_values(values: Iterable[Value]) -> EncodedValues:
+    """A list of values."""
+    pieces, ttls, offset = [b""], list[tuple[int, int]](), fields.COUNT_BYTES
+    for value in values:
+        pieces.append(encode_value(value))
+        if value.ttl_type == TtlType.RELATIVE and value.ttl > 0:
+            ttls.append((offset + _TTL_OFFSET, value.ttl))
+        offset += len(pieces[-1])
+    count = len(pieces) - 1
+    pieces[0] = fields.U32.pack(count)
+    return EncodedValues(count, b"".join(pieces), tuple(ttls))
+
+
+def encode_value(value: Value) -> bytes:
+    """One value of a list."""
+    fixed = _VALUE.pack(value.index, value.timestamp, value.ttl_type, value.ttl, value.permissions)
+    return (
+        fixed
+        + fields.encode_string(value.type)
+        + fields.encode_string(value.data)
+        + encode_references(value.references)
+    )
+
+
+def encode_references(references: tuple[ValueReference, ...]) -> bytes:
+    """A list of references."""
+    pieces = [fields.encode_count(references)]
+    for reference in references:
+        pieces += (fields.U32.pack(len(reference.handle)), reference.handle, fields.I32.pack(reference.index))
+    return b"".join(pieces)

@@ -19,14 +19,12 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import RateExceeded
 from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
-from doi_proxy.features.admin.models import EntryReport
-from doi_proxy.features.admin.show import describe_entry
+from doi_proxy.features.admin.http import EntryReport, describe_entry
 from doi_proxy.rationing.client_buckets import ClientBuckets
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.header import Header
 from doi_proxy.web.request import Request
+from doi_proxy.web.request_path import Header, client_of
 from doi_proxy.web.responses import Message
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.cluster.processes import until
 from tests.table import table
 from tests.web.proxy import Proxy

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.assistants.names import ServerNames
-from doi_proxy.features.assistants.tools import ToolBounds, Tools
+from doi_proxy.features.assistants.tools import ServerNames, ToolBounds, Tools
 from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
-from doi_proxy.proxy_client.server import parse_server
+from doi_proxy.proxy_client.exchange import parse_server
 from tests.constants import MAX_NAMES
 from tests.fake_upstream import EVERY_NAME
 from tests.features.listening import listening

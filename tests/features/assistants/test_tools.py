@@ -13,8 +13,7 @@ import pytest
 from doi_proxy.assembly.core import open_core
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import InvalidParameter, InvalidRequest, RequestTooLarge
-from doi_proxy.features.assistants.names import OwnNames
-from doi_proxy.features.assistants.tools import ToolBounds, ToolName, Tools
+from doi_proxy.features.assistants.tools import OwnNames, ToolBounds, ToolName, Tools
 from doi_proxy.features.lists.batch import build_batches
 from tests.constants import split
 from tests.fake_upstream import FakeUpstream

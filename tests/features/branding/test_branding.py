@@ -12,12 +12,11 @@ from doi_proxy.assembly.core import build_pages
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.branding.branding import MAX_LOGO_BYTES, read_branding
+from doi_proxy.features.branding.branding import MAX_LOGO_BYTES, read_brand_links, read_branding
 from doi_proxy.features.branding.feature import BrandingSettings, rebrand
-from doi_proxy.features.branding.institution import read_brand_links
 from doi_proxy.main import create
-from doi_proxy.web.branding import Branding
 from doi_proxy.web.languages import CORE
+from doi_proxy.web.look import Branding
 from doi_proxy.web.pages import Link, Pages
 from tests.table import table
 from tests.web.proxy import Proxy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.features.branding.colours import check_contrast, contrast, read_palettes
-from doi_proxy.web.branding import read_stylesheet
+from doi_proxy.features.branding.branding import check_contrast, contrast, read_palettes
+from doi_proxy.web.look import read_stylesheet
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

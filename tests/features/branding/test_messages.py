@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.branding.messages import MAX_FILE_BYTES, read_messages
-from doi_proxy.web.branding import NamedLink
+from doi_proxy.features.branding.branding import MAX_MESSAGES_BYTES as MAX_FILE_BYTES
+from doi_proxy.features.branding.branding import read_messages
 from doi_proxy.web.languages import CORE, Catalogue, load_catalogues, read_packaged
+from doi_proxy.web.look import NamedLink
 
 
 def load(tags: tuple[str, ...], folder: Path) -> dict[str, Catalogue]:

@@ -13,12 +13,11 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
+from doi_proxy.features.bundles.bundle import BundleEnd, BundleWriter, OutputFile, read_bundle
 from doi_proxy.features.bundles.export import RecordWriter, export_all, export_prefix
-from doi_proxy.features.bundles.output import OutputFile
 from doi_proxy.resolver.resolution import Origin, Resolution
 from doi_proxy.system.progress import Bar
-from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.source import SealedSource
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_resolver

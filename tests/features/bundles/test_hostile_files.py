@@ -9,13 +9,13 @@ from typing import Final
 
 import pytest
 
+from doi_proxy.assembly.core import open_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.bundles.bundle import BundleEnd, BundleWriter, Checksum, read_bundle
-from doi_proxy.features.bundles.import_bundle import BundleImport, ImportBounds
-from doi_proxy.features.bundles.seed import MAX_NAMED, Seed
+from doi_proxy.features.bundles.import_bundle import MAX_NAMED_IN_SEED as MAX_NAMED
+from doi_proxy.features.bundles.import_bundle import BundleImport, ImportBounds, Seed
 from tests.cache.entries import entry
 from tests.clock import Clock
 
@@ -64,7 +64,7 @@ async def test_nothing_of_it_is_taken(content: bytes, tmp_path: Path, caplog: py
 
 async def test_a_seed_is_stored_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doi_proxy.features.sqlite.writer.MAX_PENDING", 200)
-    monkeypatch.setattr("doi_proxy.features.bundles.seed._BATCH", 100)
+    monkeypatch.setattr("doi_proxy.features.bundles.import_bundle._BATCH", 100)
     clock, path = Clock(), tmp_path / "seed.ndjson"
     with path.open("wb") as file:
         writer = BundleWriter(file)

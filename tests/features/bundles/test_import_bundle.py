@@ -7,9 +7,8 @@ import io
 import pytest
 
 from doi_proxy.cache.entry import FOREVER
-from doi_proxy.features.bundles.bundle import Refused
+from doi_proxy.features.bundles.bundle import Refused, to_line
 from doi_proxy.features.bundles.import_bundle import BundleImport, ImportBounds, bound_entry, import_bundle
-from doi_proxy.features.bundles.lines import to_line
 from doi_proxy.system.progress import Bar
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.commands.main import main
-from doi_proxy.features.registry.sqlite_table import RegistryTable
+from doi_proxy.features.registry.sqlite_blocks import RegistryTable
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar, write
 
 pytestmark = pytest.mark.usefixtures("plain_environment")

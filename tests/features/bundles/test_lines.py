@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, Entry
-from doi_proxy.features.bundles.lines import InvalidBundleLine, from_line, to_line
+from doi_proxy.features.bundles.bundle import InvalidBundleLine, from_line, to_line
 from doi_proxy.store.stored_entry import pack, unpack
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.cache.test_cache_wire import entries
 from tests.table import table

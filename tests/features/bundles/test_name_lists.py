@@ -7,17 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from doi_names.errors import InvalidName, NotADOI
-from doi_names.name import HandleName
+from doi_names.name import HandleName, InvalidName, NotADOI
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.bundles.name_lists import (
-    MAX_LINE_BYTES,
-    NameItem,
-    RefusedItem,
-    UniqueNames,
-    read_lists,
-    read_name,
-)
+from doi_proxy.features.bundles.visit import MAX_LINE_BYTES, NameItem, RefusedItem, UniqueNames, read_lists, read_name
 from tests.table import table
 
 HANDBOOK = "10.1000/182"

@@ -8,7 +8,7 @@ import pytest
 
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.bundles.seed import Seed
+from doi_proxy.features.bundles.import_bundle import Seed
 from tests.cache.entries import NOW, bundle, entry, missing
 from tests.clock import Clock
 

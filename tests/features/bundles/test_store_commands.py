@@ -23,9 +23,9 @@ from doi_proxy.commands.main import main
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.bundles import import_bundle
 from doi_proxy.features.bundles.export import ExportChoice, export
-from doi_proxy.features.bundles.warm import warm
-from doi_proxy.system.gunzip import GzipLimits
-from doi_proxy.system.setting_values import write_value
+from doi_proxy.features.bundles.visit import warm
+from doi_proxy.system.files import GzipLimits
+from doi_proxy.system.options import write_value
 from tests.cache.entries import bundle, entry, missing
 from tests.clock import Clock
 from tests.cluster.processes import ROOT, Proxy

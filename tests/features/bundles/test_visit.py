@@ -10,10 +10,11 @@ import pytest
 from doi_names.name import HandleName
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
-from doi_proxy.features.bundles.name_lists import NameItem, RefusedItem
 from doi_proxy.features.bundles.visit import (
     MAX_FAILURES,
     MAX_NAMED,
+    NameItem,
+    RefusedItem,
     Tally,
     Visit,
     VisitBounds,
@@ -25,7 +26,7 @@ from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.system.progress import Bar
 from doi_proxy.upstream.client import HandleClient
-from doi_proxy.upstream.local import SealedSource
+from doi_proxy.upstream.source import SealedSource
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream

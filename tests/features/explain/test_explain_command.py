@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
+from doi_proxy.assembly.core import open_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import open_cache
 from doi_proxy.cache.entry import Entry
 from doi_proxy.commands.main import main
 from doi_proxy.features.explain.command import write_report
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.proxy_client.test_exchange import standing
 
 #: Nothing listens there.

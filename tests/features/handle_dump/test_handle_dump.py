@@ -15,13 +15,11 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
-from handle_protocol.dump import MAX_RECORD_BYTES, read_dump
-from handle_protocol.errors import InvalidDump
-from handle_protocol.json_values import write_json_values
-from handle_protocol.value_signature import encode_signed
-from handle_protocol.wire.encoding import encode_references, encode_value
-from handle_protocol.wire.site_value import Server, ServiceSite, encode_site
-from handle_protocol.wire.value import TtlType, Value, ValueReference
+from handle_protocol.dump import MAX_RECORD_BYTES, InvalidDump, read_dump
+from handle_protocol.json_sites import write_json_values
+from handle_protocol.signature_chain import encode_signed
+from handle_protocol.wire.message import encode_references, encode_value
+from handle_protocol.wire.site_value import Server, ServiceSite, TtlType, Value, ValueReference, encode_site
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key
 from tests.handle_protocol.tokens import Key, token
 from tests.table import table

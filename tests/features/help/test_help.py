@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.features.help import page as help_page
-from doi_proxy.features.sqlite.earlier_targets import EarlierTarget
+from doi_proxy.features.sqlite.writer import EarlierTarget
 from tests.cluster.processes import until
 from tests.table import table
 from tests.values import BROWSER

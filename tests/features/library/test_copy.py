@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_names.errors import InvalidName
-from doi_names.name import HandleName
+from doi_names.name import HandleName, InvalidName
 from doi_proxy.features.library.copy import (
     NO_SERVICE,
     NOT_CONCERNED,
@@ -22,9 +21,8 @@ from doi_proxy.features.library.copy import (
     ReaderFacts,
     decide_copy,
 )
-from doi_proxy.features.library.rules import read_rules
-from doi_proxy.features.library.service_kinds import WrongService, build_service
-from doi_proxy.resolver.options import NO_FACTS, ClientFact
+from doi_proxy.features.library.rules import WrongService, build_service, read_rules
+from doi_proxy.resolver.resolution import NO_FACTS, ClientFact
 from tests.table import table
 
 SICI: Final = "10.1002/(SICI)1096-8644(199601)99:1<1::AID-AJPA1>3.0.CO;2-#&=+ü"

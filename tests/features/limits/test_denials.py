@@ -9,8 +9,8 @@ from doi_proxy.assembly.features import Features
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ClientDenied
-from doi_proxy.features.limits.denials import Denials
 from doi_proxy.features.limits.feature import Limits
+from doi_proxy.features.limits.limits import Denials
 from tests.clock import Clock
 
 

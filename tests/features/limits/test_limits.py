@@ -11,14 +11,21 @@ import pytest
 
 from doi_proxy.errors import ClientDenied, ConfigurationError, RateExceeded
 from doi_proxy.features.limits.feature import TooManyBypasses
-from doi_proxy.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
-from doi_proxy.features.limits.list_file import ListFile, allowed_clients, denied_clients
+from doi_proxy.features.limits.limits import (
+    BYPASS,
+    DENIED,
+    MAX_ADDRESSES,
+    RATE,
+    ClientLimits,
+    ListFile,
+    allowed_clients,
+    denied_clients,
+)
 from doi_proxy.rationing.client_buckets import MAX_ACCOUNTS, Rate
-from doi_proxy.resolver.options import Conditions, ResolveOptions
-from doi_proxy.web.conditions import read_conditions
+from doi_proxy.resolver.resolution import Conditions, ResolveOptions
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Message, Scope
-from doi_proxy.web.stage import fold_stages
+from doi_proxy.web.stage import fold_stages, read_conditions
 from tests.clock import Clock
 
 CLIENT, NEIGHBOUR, OTHER = "192.0.2.7", "192.0.2.8", "198.51.100.9"

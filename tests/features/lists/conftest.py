@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.system import interruption
+from doi_proxy.system import progress as interruption
 from tests.fake_upstream import FakeUpstream
 from tests.features.lists.command_bench import PATIENCE, Bench
 

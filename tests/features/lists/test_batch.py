@@ -14,8 +14,7 @@ import pytest
 
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.lists.batch import Batches, BatchInput
-from doi_proxy.features.lists.name_lookup import BatchBounds, BatchOptions
+from doi_proxy.features.lists.batch import BatchBounds, Batches, BatchInput, BatchOptions
 from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
 from doi_proxy.features.local_records.records import LocalAnswer, LocalRecord, LocalRecords, answer_of_value
 from doi_proxy.features.suggestions.suggested_names import Existence, SuggestedNames

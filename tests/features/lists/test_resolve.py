@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.system import interruption
+from doi_proxy.system import progress as interruption
 from tests.features.bundles.test_store_commands import serving
 from tests.features.lists.command_bench import PATIENCE, URL, Bench, Ended, end_of
 from tests.features.lists.list_server import BatchServer

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.features.lists import remaining_time
-from doi_proxy.features.lists.remaining_time import Effort, ListSize, RemainingTime, count_lists, estimate_seconds
-from doi_proxy.list_formats.list_stream import ListSource
-from doi_proxy.system.standard_streams import STANDARD_INPUT
+from doi_proxy.features.lists import batch as remaining_time
+from doi_proxy.features.lists.batch import Effort, ListSize, RemainingTime, count_lists, estimate_seconds
+from doi_proxy.list_formats.body import ListSource
+from doi_proxy.system.files import STANDARD_INPUT
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.list_formats.list_stream import write_all
-from doi_proxy.system import interruption
+from doi_proxy.list_formats.body import write_all
+from doi_proxy.system import progress as interruption
 from tests.constants import LIST_WAIT
 from tests.features.lists.command_bench import Bench
 

@@ -13,7 +13,7 @@ from doi_proxy.errors import (
     NotInBundle,
     PrefixDenied,
 )
-from doi_proxy.features.lists.name_lookup import UpstreamWait
+from doi_proxy.features.lists.batch import UpstreamWait
 from doi_proxy.resolver.resolution import Origin
 
 

@@ -44,7 +44,7 @@ from doi_proxy.features.lists.verdict import (
 from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import Chain, Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 from tests.table import table
 
 NAME: Final = HandleName("10.5555/Name")

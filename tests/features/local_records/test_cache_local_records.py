@@ -9,8 +9,7 @@ import pytest
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.bundles.export import ExportChoice, export
-from doi_proxy.features.bundles.visit import MAX_FAILURES
-from doi_proxy.features.bundles.warm import warm
+from doi_proxy.features.bundles.visit import MAX_FAILURES, warm
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context, usual_cache
 

@@ -12,7 +12,7 @@ from doi_proxy.features.local_records.file_text import MAX_RECORD_CHARACTERS, re
 from doi_proxy.features.local_records.records import Denial, LocalAnswer, LocalRecord, Route, TargetTemplate
 from doi_proxy.resolver.resolution import Tombstone
 from doi_proxy.system.toml_text import FileProblem
-from handle_protocol.answer import ResponseCode
+from handle_protocol.referral import ResponseCode
 from tests.table import table
 
 

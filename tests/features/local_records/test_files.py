@@ -11,7 +11,7 @@ import pytest
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.local_records.files import FileBounds, LocalFiles, read_files
 from doi_proxy.features.local_records.records import LocalRecords
-from doi_proxy.system.watched_files import MAX_FILES
+from doi_proxy.system.files import MAX_FILES
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

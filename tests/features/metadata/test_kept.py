@@ -13,11 +13,11 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.cache.purging import WORKS
+from doi_proxy.cache.missed import WORKS
 from doi_proxy.features.admin.purge import Selection, purge
 from doi_proxy.features.feature import Core
-from doi_proxy.features.metadata.csl import Work
-from doi_proxy.features.metadata.kept import KeptWork, read_works, write_works
+from doi_proxy.features.metadata.client import KeptWork, read_works, write_works
+from doi_proxy.features.metadata.match import Work
 from doi_proxy.features.metadata.works import TTL, FetchBudget, Works
 from doi_proxy.upstream.budget import LocalBucket
 from tests.clock import Clock

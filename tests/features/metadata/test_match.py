@@ -6,8 +6,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.metadata.csl import Work
-from doi_proxy.features.metadata.match import MAX_CHARACTERS, Match, match
+from doi_proxy.features.metadata.match import MAX_CHARACTERS, Match, Work, match
 
 BODIES: Final = Work("On the electrodynamics of moving bodies", "Einstein", 1905)
 WOLVES: Final = Work("Population genetics of grey wolves in northern Europe", "Müller", 2014)

@@ -13,10 +13,9 @@ from typing import Any, Final
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.features.assistants.names import OwnNames
+from doi_proxy.features.assistants.tools import OwnNames
 from doi_proxy.features.metadata.client import MetadataClient, ServerFailure
-from doi_proxy.features.metadata.csl import MAX_TITLE, Work, read_work
-from doi_proxy.features.metadata.match import Match, match
+from doi_proxy.features.metadata.match import MAX_TITLE, Match, Work, match, read_work
 from doi_proxy.features.metadata.works import CONCURRENCY, HOST_FAILURES
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from tests.certificates import self_signed
@@ -31,7 +30,7 @@ from tests.web.proxy import Proxy
 pytestmark = pytest.mark.anyio
 
 PENDING: Final = "Title and author of the work are not known here yet."
-PAGE_TIMEOUT: Final = "doi_proxy.features.metadata.section.PAGE_TIMEOUT"
+PAGE_TIMEOUT: Final = "doi_proxy.features.metadata.works.PAGE_TIMEOUT"
 ON: Final[dict[str, Any]] = {"metadata": True, "upstream_private_servers": True}
 
 

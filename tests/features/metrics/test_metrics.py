@@ -20,8 +20,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from doi_proxy.cache.store import CountingStore, RecordStore, Store
-from doi_proxy.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
-from doi_proxy.features.metrics.requests import HttpMetrics
+from doi_proxy.features.metrics.instruments import STORE_OPERATIONS, HttpMetrics, UpstreamMetrics
 from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 from tests.cluster.processes import Process, until
 from tests.cluster.processes import Proxy as ProcessProxy

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from handle_protocol.wire.query import Query
+from handle_protocol.wire.message import Query
 from tests.handle_protocol.records import to_values
 from tests.handle_protocol.server import Content, HandleServer, Referral, write_bootstrap
 

@@ -10,27 +10,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from doi_names.name import HandleName
-from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
-from doi_proxy.features.native.directory_log import DirectoryLog
+from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NativeSource, ProbedFinder
 from doi_proxy.features.native.opening import find_proxy_url
-from doi_proxy.features.native.root_file import RootFile
-from doi_proxy.features.native.source import NativeSource, ProbedFinder
+from doi_proxy.features.native.root_file import DirectoryLog, RootFile
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
-from doi_proxy.upstream.breaker import Breaker
+from doi_proxy.upstream.guard import Breaker
 from doi_proxy.upstream.source import UpstreamQuery, Verification
 from handle_protocol.directory import Directory
-from handle_protocol.errors import HandleProtocolError, QueryNotAdmitted
+from handle_protocol.dump import HandleProtocolError, QueryNotAdmitted
 from handle_protocol.exchange import Clocks, Purpose, QueryLimits, ServiceClient
-from handle_protocol.health import HealthLimits, ServerHealth
-from handle_protocol.lookups import DirectoryLimits, Lookups
-from handle_protocol.referral import HandleService
-from handle_protocol.site import Candidate, Endpoint
-from handle_protocol.transport.base import Transport
-from handle_protocol.transport.egress import Egress
-from handle_protocol.transport.http import HttpAnswer
-from handle_protocol.transport.stream import ConnectionPool
-from handle_protocol.transport.tcp import TcpTransport
-from handle_protocol.transport.tunnel import TunnelTransport
+from handle_protocol.referral import DirectoryLimits, HandleService, Lookups
+from handle_protocol.site import Candidate, Endpoint, HealthLimits, ServerHealth
+from handle_protocol.transport.egress import Egress, HttpAnswer, TunnelTransport
+from handle_protocol.transport.stream import ConnectionPool, TcpTransport, Transport
 from handle_protocol.transport.udp import UdpTransport
 from handle_protocol.wire.message import ENVELOPE_BYTES
 from handle_protocol.wire.site_value import ServiceSite, TransportProtocol

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from doi_proxy.features.native import direct
-from handle_protocol.answer import ResponseCode
-from handle_protocol.referral import HandleService, Question
+from handle_protocol.referral import HandleService, Question, ResponseCode
 from handle_protocol.wire.message import ResponseStatus
 from handle_protocol.wire.site_value import TransportProtocol
 from tests.features.native.clients import (

@@ -19,13 +19,10 @@ from doi_proxy.features.native import direct
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
 from doi_proxy.features.native.opening import QueryTokens, open_native
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
-from handle_protocol.answer import ResponseCode
-from handle_protocol.errors import MalformedMessage, ServerUnreachable
-from handle_protocol.health import ServerHealth
-from handle_protocol.referral import HandleService, Question
-from handle_protocol.site import rank_candidates
-from handle_protocol.wire.message import Envelope, Header, OpCode
-from handle_protocol.wire.response import AnswerText, Response
+from handle_protocol.dump import MalformedMessage, ServerUnreachable
+from handle_protocol.referral import HandleService, Question, ResponseCode
+from handle_protocol.site import ServerHealth, rank_candidates
+from handle_protocol.wire.message import AnswerText, Envelope, Header, OpCode, Response
 from handle_protocol.wire.site_value import Interface, Purpose, Server, ServiceSite
 from tests.clock import Clock
 from tests.features.native.clients import HEALTH, HTTPS, TCP, Tokens, client_of, direct_server, open_exchange, query

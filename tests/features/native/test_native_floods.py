@@ -13,12 +13,17 @@ import pytest
 from msgspec import structs
 
 from doi_proxy.errors import UpstreamTimeout
-from handle_protocol.errors import MalformedMessage, ServerUnreachable
-from handle_protocol.transport.strangers import Strangers
-from handle_protocol.transport.udp import _Packets
-from handle_protocol.wire.message import NO_REQUEST_ID, decode_envelope, encode_envelope
-from handle_protocol.wire.packets import split_message
-from handle_protocol.wire.query import Filters, Query, encode_query
+from handle_protocol.dump import MalformedMessage, ServerUnreachable
+from handle_protocol.transport.udp import Strangers, _Packets
+from handle_protocol.wire.message import (
+    NO_REQUEST_ID,
+    Filters,
+    Query,
+    decode_envelope,
+    encode_envelope,
+    encode_query,
+    split_message,
+)
 from tests.constants import changed
 from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
 from tests.handle_protocol.server import HandleServer

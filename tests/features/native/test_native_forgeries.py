@@ -20,12 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from msgspec import structs
 
-from handle_protocol.wire.fields import U32
-from handle_protocol.wire.message import Credential, OpFlag, Signature
-from handle_protocol.wire.query import Query
-from handle_protocol.wire.response import AnswerText, Digest, Response, Values
-from handle_protocol.wire.site_value import ServiceSite, decode_site, encode_site
-from handle_protocol.wire.value import Value
+from handle_protocol.wire.message import AnswerText, Credential, Digest, OpFlag, Query, Response, Signature, Values
+from handle_protocol.wire.site_value import U32, ServiceSite, Value, decode_site, encode_site
 from tests.features.native.clients import LONG
 from tests.handle_protocol.encoder import encode_content, encode_response, encode_signature
 from tests.handle_protocol.keys import dsa_key, other_dsa_key, rsa_key, sign

@@ -13,12 +13,22 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from handle_protocol.json_sites import read_service_values
-from handle_protocol.json_values import write_json_values
-from handle_protocol.record import read_values
-from handle_protocol.wire.public_key import RSA, RSA_PADDING, KeyNumbers, encode_public_key
-from handle_protocol.wire.site_value import Interface, Server, ServiceSite, encode_site
-from handle_protocol.wire.value import Permission, TtlType, Value, ValueReference
+from handle_protocol.json_sites import read_service_values, write_json_values
+from handle_protocol.value import read_values
+from handle_protocol.wire.site_value import (
+    RSA,
+    RSA_PADDING,
+    Interface,
+    KeyNumbers,
+    Permission,
+    Server,
+    ServiceSite,
+    TtlType,
+    Value,
+    ValueReference,
+    encode_public_key,
+    encode_site,
+)
 from tests.handle_protocol.server import TRANSPORTS, HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import Proxy

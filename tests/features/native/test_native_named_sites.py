@@ -16,20 +16,19 @@ from pydantic import ValidationError
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.native.check import find_native_problems
+from doi_proxy.features.native.opening import find_native_problems
 from doi_proxy.main import create
 from doi_proxy.system.check import Inspection
-from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_site_file
-from handle_protocol.json_values import write_json_values
+from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_site_file, write_json_values
 from handle_protocol.wire.site_value import (
     Interface,
     Purpose,
     ServiceSite,
     TransportProtocol,
+    Value,
     encode_site,
     pack_address,
 )
-from handle_protocol.wire.value import Value
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.table import table
 from tests.web.proxy import Proxy

@@ -8,9 +8,8 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.native.errors import as_failure_of_server
-from handle_protocol.answer import ResponseCode
-from handle_protocol.errors import (
+from doi_proxy.features.native.root_file import as_failure_of_server
+from handle_protocol.dump import (
     HandleProtocolError,
     RootPaused,
     ServerRefused,
@@ -20,8 +19,8 @@ from handle_protocol.errors import (
     ServiceUnreachable,
     SignatureInvalid,
 )
-from handle_protocol.referral import Question
-from handle_protocol.wire.value import Value
+from handle_protocol.referral import Question, ResponseCode
+from handle_protocol.wire.site_value import Value
 from tests.clock import Clock
 from tests.features.native.clients import client_of, query
 from tests.features.native.world import ROOT, Bench, Content, Referral, serv_value, site_value

@@ -13,7 +13,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.main import create
 from handle_protocol.wire.message import OpFlag
-from handle_protocol.wire.value import Value
+from handle_protocol.wire.site_value import Value
 from tests.constants import BYPASSES
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.web.proxy import Proxy

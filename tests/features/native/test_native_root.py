@@ -17,15 +17,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
-from doi_proxy.features.native.directory_log import DirectoryLog
-from doi_proxy.features.native.root_file import RootFile, root_file_path
-from handle_protocol.errors import ServerTimeout, SignatureInvalid, UnusableAnswer
+from doi_proxy.features.native.root_file import DirectoryLog, RootFile, root_file_path
+from handle_protocol.dump import ServerTimeout, SignatureInvalid, UnusableAnswer
 from handle_protocol.referral import ROOT_HANDLE, HandleService
-from handle_protocol.root_chain import MAX_ANSWERS, extend_chain, follow_chain
-from handle_protocol.wire.message import Envelope, Header, OpCode
-from handle_protocol.wire.response import Response, Values
-from handle_protocol.wire.site_value import Interface, Server, ServiceSite, encode_site
-from handle_protocol.wire.value import Value
+from handle_protocol.signature_chain import MAX_ANSWERS, extend_chain, follow_chain
+from handle_protocol.wire.message import Envelope, Header, OpCode, Response, Values
+from handle_protocol.wire.site_value import Interface, Server, ServiceSite, Value, encode_site
 from tests.clock import Clock
 from tests.handle_protocol.encoder import encode_response
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key, sign

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from doi_proxy.upstream.budget import SLOW_PREFIX_SECONDS
-from doi_proxy.upstream.places import SLOW_AFTER
-from handle_protocol.health import HealthLimits, ServerHealth
+from doi_proxy.upstream.budget import SLOW_AFTER, SLOW_PREFIX_SECONDS
+from handle_protocol.site import HealthLimits, ServerHealth
 from tests.clock import Clock
 from tests.features.native.clients import client_of, query
 from tests.handle_protocol.server import HandleServer

@@ -8,12 +8,11 @@ from typing import Final
 import pytest
 
 from doi_proxy.errors import OversizedAnswer, UnprovenAnswer, UpstreamRefused, UpstreamUnreachable
-from doi_proxy.features.native.errors import HandleServerUnreachable, NoResponsibleService
-from handle_protocol.answer import Answer, ResponseCode
-from handle_protocol.record import MAX_VALUES
+from doi_proxy.features.native.root_file import HandleServerUnreachable, NoResponsibleService
+from handle_protocol.referral import Answer, ResponseCode
+from handle_protocol.value import MAX_VALUES
 from handle_protocol.wire.message import OpFlag
-from handle_protocol.wire.site_value import SiteKind
-from handle_protocol.wire.value import Permission, Value, ValueReference
+from handle_protocol.wire.site_value import Permission, SiteKind, Value, ValueReference
 from tests.features.native.clients import TCP, Exchanges, client_of, query
 from tests.handle_protocol.keys import dsa_key
 from tests.handle_protocol.server import HandleServer

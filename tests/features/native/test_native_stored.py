@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from handle_protocol.answer import Answer, ResponseCode
-from handle_protocol.errors import ServerUnreachable, SignatureInvalid
-from handle_protocol.json_sites import read_service_values
-from handle_protocol.json_values import write_json_values
-from handle_protocol.record import read_values
-from handle_protocol.wire.value import TtlType, Value
+from handle_protocol.dump import ServerUnreachable, SignatureInvalid
+from handle_protocol.json_sites import read_service_values, write_json_values
+from handle_protocol.referral import Answer, ResponseCode
+from handle_protocol.value import read_values
+from handle_protocol.wire.site_value import TtlType, Value
 from tests.clock import Clock
 from tests.features.native.world import POLICY, ROOT, Bench, Content, serv_value, site_value
 from tests.handle_protocol.server import HandleServer, write_bootstrap

@@ -11,9 +11,18 @@ from typing import Any, Final
 import pytest
 from msgspec import structs
 
-from handle_protocol.wire.message import NO_REQUEST_ID, Credential, Envelope, Header, Signature
-from handle_protocol.wire.query import Query
-from handle_protocol.wire.response import AnswerText, Digest, Response, Values
+from handle_protocol.wire.message import (
+    NO_REQUEST_ID,
+    AnswerText,
+    Credential,
+    Digest,
+    Envelope,
+    Header,
+    Query,
+    Response,
+    Signature,
+    Values,
+)
 from tests.handle_protocol.encoder import encode_response, encode_signature
 from tests.handle_protocol.keys import dsa_key, rsa_key, sign
 from tests.handle_protocol.server import Content, HandleServer, write_bootstrap

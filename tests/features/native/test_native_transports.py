@@ -11,15 +11,13 @@ import pytest
 
 from doi_proxy.errors import UpstreamUnreachable
 from doi_proxy.features.native import direct
-from doi_proxy.features.native.errors import ForeignAnswer
-from doi_proxy.features.native.source import NativeSource
-from handle_protocol.answer import ResponseCode
-from handle_protocol.errors import ServerTimeout
-from handle_protocol.health import HealthLimits
-from handle_protocol.referral import Question
+from doi_proxy.features.native.direct import NativeSource
+from doi_proxy.features.native.root_file import ForeignAnswer
+from handle_protocol.dump import ServerTimeout
+from handle_protocol.referral import Question, ResponseCode
+from handle_protocol.site import HealthLimits
 from handle_protocol.transport.udp import FIRST_WAIT
-from handle_protocol.wire.message import OpFlag
-from handle_protocol.wire.query import Filters, Query, encode_query
+from handle_protocol.wire.message import Filters, OpFlag, Query, encode_query
 from tests.features.native.clients import (
     HEALTH,
     HTTP,

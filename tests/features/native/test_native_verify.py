@@ -13,14 +13,33 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from doi_proxy.errors import UnprovenAnswer
-from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
-from handle_protocol.key import verify_bytes, write_pem
-from handle_protocol.signature import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
-from handle_protocol.wire.encoding import decode_filters
-from handle_protocol.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
-from handle_protocol.wire.public_key import RSA, KeyNumbers, encode_public_key
-from handle_protocol.wire.query import Filters, Query, encode_query
-from handle_protocol.wire.response import AnswerText, Digest, Response, Values, decode_response
+from handle_protocol.dump import AnswerMismatch, MalformedMessage, SignatureInvalid
+from handle_protocol.signature_chain import (
+    ENVELOPE_SIGNED_SINCE,
+    check_answer,
+    oldest_version,
+    verify_bytes,
+    verify_signature,
+    write_pem,
+)
+from handle_protocol.wire.message import (
+    AnswerText,
+    Credential,
+    Digest,
+    Envelope,
+    Filters,
+    Header,
+    OpFlag,
+    Query,
+    Response,
+    Signature,
+    Values,
+    decode_filters,
+    decode_message,
+    decode_response,
+    encode_query,
+)
+from handle_protocol.wire.site_value import RSA, KeyNumbers, encode_public_key
 from tests.features.native.clients import client_of, query
 from tests.handle_protocol.encoder import as_received, encode_signature
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key, sign

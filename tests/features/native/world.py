@@ -10,17 +10,13 @@ from typing import Any, Final
 from msgspec import structs
 
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.native.root_file import RootFile
-from doi_proxy.features.native.service_records import ServiceRecords
+from doi_proxy.features.native.root_file import RootFile, ServiceRecords
 from doi_proxy.resolver.resolution import TtlPolicy
 from handle_protocol.directory import Directory
-from handle_protocol.errors import HandleProtocolError
-from handle_protocol.lookups import Lookups
-from handle_protocol.referral import HandleService, Question
-from handle_protocol.wire.message import Envelope, Header, OpCode, ResponseStatus
-from handle_protocol.wire.response import AnswerText, Response, Values
-from handle_protocol.wire.site_value import Interface, Server, ServiceSite, encode_site
-from handle_protocol.wire.value import Value
+from handle_protocol.dump import HandleProtocolError
+from handle_protocol.referral import HandleService, Lookups, Question
+from handle_protocol.wire.message import AnswerText, Envelope, Header, OpCode, Response, ResponseStatus, Values
+from handle_protocol.wire.site_value import Interface, Server, ServiceSite, Value, encode_site
 from tests.clock import Clock
 from tests.features.native.clients import LIMITS as USUAL_LIMITS
 from tests.features.native.clients import Reports, Tokens, breaker

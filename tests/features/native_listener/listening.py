@@ -13,10 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from handle_protocol.transport.tunnel import MESSAGE
-from handle_protocol.wire.message import OpFlag
-from handle_protocol.wire.query import Filters, Query, encode_query
-from handle_protocol.wire.response import Response, decode_response
+from handle_protocol.transport.egress import MESSAGE
+from handle_protocol.wire.message import Filters, OpFlag, Query, Response, decode_response, encode_query
 from tests.server.served import Served
 from tests.world.loop import network_of
 

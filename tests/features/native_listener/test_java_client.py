@@ -18,9 +18,7 @@ import pytest
 
 from handle_protocol.json_sites import read_site_file
 from handle_protocol.site import select_server
-from handle_protocol.wire.message import OpCode, OpFlag
-from handle_protocol.wire.query import Filters, Query, encode_query
-from handle_protocol.wire.response import Response, decode_response
+from handle_protocol.wire.message import Filters, OpCode, OpFlag, Query, Response, decode_response, encode_query
 from handle_protocol.wire.site_value import Interface, Purpose, ServiceSite, TransportProtocol
 from tests.features.native_listener.listening import Listening, listening
 from tests.table import table

@@ -11,12 +11,22 @@ from typing import Any, Final
 import pytest
 
 from handle_protocol.json_sites import read_site_file
-from handle_protocol.wire.encoding import encode_message
-from handle_protocol.wire.message import Envelope, Header, Message, OpCode, OpFlag
-from handle_protocol.wire.query import Filters, Query, encode_digested, encode_query
-from handle_protocol.wire.response import AnswerText, Values, decode_response
-from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
-from handle_protocol.wire.value import TtlType
+from handle_protocol.wire.message import (
+    AnswerText,
+    Envelope,
+    Filters,
+    Header,
+    Message,
+    OpCode,
+    OpFlag,
+    Query,
+    Values,
+    decode_response,
+    encode_digested,
+    encode_message,
+    encode_query,
+)
+from handle_protocol.wire.site_value import ServiceSite, TransportProtocol, TtlType
 from tests.fake_upstream import EVERY_NAME
 from tests.features.native_listener.listening import TRANSPORTS, listening
 from tests.table import table

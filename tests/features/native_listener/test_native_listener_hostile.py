@@ -11,13 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.features.native_listener.datagrams import MAX_ANSWERS, MAX_NETWORKS, MAX_WAITING, AnswerLimit
-from doi_proxy.features.native_listener.messages import MAX_REQUEST_BYTES
+from doi_proxy.features.native_listener.responder import MAX_REQUEST_BYTES
+from doi_proxy.features.native_listener.stream import MAX_ANSWERS, MAX_NETWORKS, MAX_WAITING, AnswerLimit
 from doi_proxy.server.connections import HEAD_TIMEOUT
-from handle_protocol.wire.fields import U32
-from handle_protocol.wire.message import OpFlag
-from handle_protocol.wire.query import Filters, Query, encode_query
-from handle_protocol.wire.response import decode_response
+from handle_protocol.wire.message import Filters, OpFlag, Query, decode_response, encode_query
+from handle_protocol.wire.site_value import U32
 from tests.constants import MOST_WAITING
 from tests.features.native_listener.listening import LOCAL, Listening, listening, post
 from tests.table import table

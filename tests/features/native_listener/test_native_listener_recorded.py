@@ -15,11 +15,9 @@ from typing import Final
 import pytest
 
 from doi_names.name import fold
-from handle_protocol.json_values import write_json_values
-from handle_protocol.wire.message import OpFlag
-from handle_protocol.wire.packets import PacketBuffer
-from handle_protocol.wire.response import Response, Values, decode_response
-from handle_protocol.wire.value import Permission, TtlType, Value
+from handle_protocol.json_sites import write_json_values
+from handle_protocol.wire.message import OpFlag, PacketBuffer, Response, Values, decode_response
+from handle_protocol.wire.site_value import Permission, TtlType, Value
 from tests.features.native_listener.listening import Listening, listening, post
 from tests.handle_protocol.recorded import Row, messages, needs_recordings
 
@@ -112,7 +110,7 @@ def _compare(recorded: Response, answer: Response) -> bool:
 
 async def test_every_recorded_request_is_answered_as_it_was_or_as_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     # One client sends them all.
-    monkeypatch.setattr("doi_proxy.features.native_listener.datagrams.MAX_ANSWERS", 10**6)
+    monkeypatch.setattr("doi_proxy.features.native_listener.stream.MAX_ANSWERS", 10**6)
     counts: Counter[str] = Counter()
     unlike: list[str] = []
     async with listening(resolve="any") as proxy:

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.setup.probe_path import PROBE_PATH
+from doi_proxy.features.setup.doctor import PROBE_PATH
 from doi_proxy.main import create
 from doi_proxy.web.application import Application
-from doi_proxy.web.route import Paths, find_route
+from doi_proxy.web.request_path import Paths, find_route
 
 #: What the server answers on every path: to a request that it cannot read, or not in time, or by a fault of its own.
 _OF_THE_SERVER: Final = {400, 408, 431, 500}

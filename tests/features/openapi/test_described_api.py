@@ -16,11 +16,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from doi_names.name import MAX_NAME_BYTES
-from doi_proxy.resolver.metadata_format import MEDIA_TYPES
+from doi_proxy.resolver.resolution import MEDIA_TYPES
 from doi_proxy.web.api import MAX_CALLBACK
+from doi_proxy.web.redirect import MAX_NAMES
 from doi_proxy.web.request_path import MAX_INDEX, MAX_LOCATTS, MAX_PARAMETERS
 from doi_proxy.web.responses import PAGE_POLICY
-from doi_proxy.web.which_ra import MAX_NAMES
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,15 @@ from typing import Any, Literal
 import pytest
 from msgspec import UNSET
 
-from doi_proxy.features.privacy.access_log import AccessLog
-from doi_proxy.features.privacy.line import MAX_PATH, LineFormat, LogLine, escape, format_path, mask_address
+from doi_proxy.features.privacy.line_writer import (
+    MAX_PATH,
+    AccessLog,
+    LineFormat,
+    LogLine,
+    escape,
+    format_path,
+    mask_address,
+)
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Message, Reply, Scope, send_reply

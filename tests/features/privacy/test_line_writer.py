@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.features.privacy.line import MAX_PATH, LineFormat, LogLine
-from doi_proxy.features.privacy.line_writer import LineWriter
+from doi_proxy.features.privacy.line_writer import MAX_PATH, LineFormat, LineWriter, LogLine
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALLEST_PIPE = 4_096
@@ -153,7 +152,7 @@ def test_a_fault_in_the_format_costs_its_lines_alone_and_is_logged_once(
 END = """
 import asyncio
 from doi_proxy.features.privacy.line_writer import LineService
-from doi_proxy.features.privacy.line import LogLine, LineFormat
+from doi_proxy.features.privacy.line_writer import LogLine, LineFormat
 from doi_proxy.features.privacy.line_writer import LineWriter
 service = LineService(LineWriter(1, LineFormat("json", 0)), print)
 def run():

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from handle_protocol.json_values import write_json_values
-from handle_protocol.value_signature import encode_signed
-from handle_protocol.wire.value import Value, ValueReference
+from handle_protocol.json_sites import write_json_values
+from handle_protocol.signature_chain import encode_signed
+from handle_protocol.wire.site_value import Value, ValueReference
 from tests.handle_protocol.keys import dsa_key, rsa_key
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.handle_protocol.tokens import Json, Key, base64url, token

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from doi_proxy.features.registry import import_files as tested
-from doi_proxy.features.registry.import_files import ImportRequest, import_registry
-from doi_proxy.features.registry.import_report import RegistryReport
+from doi_proxy.features.registry.import_files import ImportRequest, RegistryReport, import_registry
 from doi_proxy.system.progress import Bar
 
 NOW = 1_800_000_000.0

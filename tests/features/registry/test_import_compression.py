@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.features.registry import import_compression
-from doi_proxy.features.registry.import_compression import choose_compress
-from doi_proxy.features.registry.wire import MAX_BYTES
-from doi_proxy.store.compression import compress, decompress
+from doi_proxy.features.registry import import_files as import_compression
+from doi_proxy.features.registry.import_files import choose_compress
+from doi_proxy.features.registry.sqlite_blocks import MAX_BYTES
+from doi_proxy.store.stored_entry import compress, decompress
 
 
 @given(st.binary(max_size=200), st.integers(1, 2 * MAX_BYTES))

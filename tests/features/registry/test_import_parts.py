@@ -11,13 +11,19 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.registry import import_parts, import_streams, import_worker
-from doi_proxy.features.registry.import_parts import LeftOut, Part, find_parts, list_source_files
-from doi_proxy.features.registry.import_runs import PartReport
-from doi_proxy.features.registry.import_streams import UnreadablePart, gunzip
-from doi_proxy.features.registry.import_worker import WorkerOptions, read_part
-from doi_proxy.features.registry.reading import RegistryFormat
-from doi_proxy.system.gunzip import GzipLimits
+from doi_proxy.features.registry import import_parts, import_worker
+from doi_proxy.features.registry import import_parts as import_streams
+from doi_proxy.features.registry.import_parts import (
+    LeftOut,
+    Part,
+    UnreadablePart,
+    find_parts,
+    gunzip,
+    list_source_files,
+)
+from doi_proxy.features.registry.import_worker import PartReport, WorkerOptions, read_part
+from doi_proxy.features.registry.json_values import RegistryFormat
+from doi_proxy.system.files import GzipLimits
 from tests.features.registry.samples import (
     crossref_file,
     crossref_work,

@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.registry import import_runs
-from doi_proxy.features.registry.import_runs import (
+from doi_proxy.features.registry import import_worker as import_runs
+from doi_proxy.features.registry.import_worker import (
     MAX_MERGED,
+    RUN_SECONDS,
     PartReport,
     Run,
     RunHeader,
+    RunWriter,
+    WorkerOptions,
     keep_newest,
     limit_runs,
     merge_rows,
@@ -24,8 +27,7 @@ from doi_proxy.features.registry.import_runs import (
     run_path,
     write_run,
 )
-from doi_proxy.features.registry.import_worker import RUN_SECONDS, RunWriter, WorkerOptions
-from doi_proxy.features.registry.wire import RegistryRow
+from doi_proxy.features.registry.sqlite_blocks import RegistryRow
 from tests.clock import Clock
 
 

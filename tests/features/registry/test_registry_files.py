@@ -21,8 +21,8 @@ from doi_proxy.features.registry.archive import (
     Member,
     is_tar,
 )
-from doi_proxy.features.registry.import_streams import OversizeRecord, cut_blocks, is_gzip
-from doi_proxy.features.registry.reading import RegistryFormat, detect_format
+from doi_proxy.features.registry.import_parts import OversizeRecord, cut_blocks, is_gzip
+from doi_proxy.features.registry.json_values import RegistryFormat, detect_format
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
 from tests.table import table
 

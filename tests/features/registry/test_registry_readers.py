@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.features.registry.crossref import CrossrefReader
-from doi_proxy.features.registry.csv_file import InvalidTable, TableReader, read_table_form
-from doi_proxy.features.registry.datacite import DataCiteReader
-from doi_proxy.features.registry.reading import MAX_REASONS, BlockReader, Findings
-from doi_proxy.features.registry.record import MAX_AGENCY_CHARACTERS, RecordDates
+from doi_proxy.features.registry.json_values import (
+    MAX_AGENCY_CHARACTERS,
+    MAX_REASONS,
+    BlockReader,
+    CrossrefReader,
+    DataCiteReader,
+    Findings,
+    InvalidTable,
+    RecordDates,
+    TableReader,
+    read_table_form,
+)
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines
 
 DATES = RecordDates(default=1_000, latest=2_000_000_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.features.registry.record import (
+from doi_proxy.features.registry.json_values import (
     LAST_DATE,
     MAX_URL_BYTES,
     InvalidRegistryRecord,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from doi_proxy.cache.entry import FOREVER
 from doi_proxy.errors import DamagedEntry
-from doi_proxy.features.registry.record import LAST_DATE
-from doi_proxy.features.registry.wire import (
+from doi_proxy.features.registry.json_values import LAST_DATE
+from doi_proxy.features.registry.sqlite_blocks import (
     FORMAT_VERSION,
     MAX_BYTES,
     MAX_ROWS,

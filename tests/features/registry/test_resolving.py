@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.assembly.resolving import RECHECK
+from doi_proxy.assembly.core import RECHECK
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import NotInBundle, UpstreamRefused
-from doi_proxy.resolver.options import Conditions
-from doi_proxy.resolver.resolution import Origin
-from doi_proxy.upstream.local import SealedSource
+from doi_proxy.resolver.resolution import Conditions, Origin
+from doi_proxy.upstream.source import SealedSource
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_resolver

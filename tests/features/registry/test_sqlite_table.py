@@ -14,11 +14,17 @@ from hypothesis import strategies as st
 from doi_names.name import HandleName
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.registry import sqlite_blocks as registry_blocks
-from doi_proxy.features.registry.record import RegistryRecord
-from doi_proxy.features.registry.sqlite_blocks import WriteCounts
-from doi_proxy.features.registry.sqlite_table import MAX_BATCH, ImportPart, RegistryTable
-from doi_proxy.features.registry.store_table import count_registry
-from doi_proxy.features.registry.wire import MAX_ROWS, RegistryRow, to_row
+from doi_proxy.features.registry.json_values import RegistryRecord
+from doi_proxy.features.registry.sqlite_blocks import (
+    MAX_BATCH,
+    MAX_ROWS,
+    ImportPart,
+    RegistryRow,
+    RegistryTable,
+    WriteCounts,
+    count_registry,
+    to_row,
+)
 from doi_proxy.store.file import connect_to_read
 from tests.cache.entries import NOW
 from tests.clock import Clock

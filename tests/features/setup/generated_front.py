@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.features.setup.front import Front
-from doi_proxy.features.setup.front_files import write_front
+from doi_proxy.features.setup.front_files import Front, write_front
 from tests.cluster.front_proxy import APACHE_MODULES, FrontProxy, program
 
 #: Of Debian's apache2: what `a2enmod` enables, with what these need.

@@ -22,12 +22,12 @@ from doi_proxy.assembly.settings import Settings, build
 from doi_proxy.assembly.settings.sources import read_sources
 from doi_proxy.commands.serve import log_warnings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup import machine_checks
+from doi_proxy.features.setup import doctor as machine_checks
 from doi_proxy.features.setup.check_command import CHECKS, show_findings
 from doi_proxy.features.setup.command import COMMANDS
-from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
+from doi_proxy.features.setup.doctor import find_contradictions, find_ineffective, find_refused_routes, find_risks
 from doi_proxy.main import create
-from doi_proxy.server.certificate_check import find_certificate_problems
+from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Finding, exit_status, find_deprecated
 from doi_proxy.system.options import variable
 from tests.certificates import self_signed

@@ -10,10 +10,8 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.setup.doctor import Examination, examine
-from doi_proxy.features.setup.probe import sign_token
-from doi_proxy.features.setup.probes import Prober
-from doi_proxy.proxy_client.server import parse_server
+from doi_proxy.features.setup.doctor import Examination, Prober, examine, sign_token
+from doi_proxy.proxy_client.exchange import parse_server
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import Proxy
 from tests.features.setup.generated_front import GeneratedFront

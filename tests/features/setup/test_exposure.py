@@ -8,11 +8,17 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.features.setup.doctor import examine_without_key
-from doi_proxy.features.setup.exposure import judge_admin, judge_health, judge_readiness, judge_status
-from doi_proxy.features.setup.probes import ProbeAnswer, Prober
-from doi_proxy.features.setup.remedies import KINDS
-from doi_proxy.proxy_client.server import parse_server
+from doi_proxy.features.setup.doctor import (
+    KINDS,
+    ProbeAnswer,
+    Prober,
+    examine_without_key,
+    judge_admin,
+    judge_health,
+    judge_readiness,
+    judge_status,
+)
+from doi_proxy.proxy_client.exchange import parse_server
 from tests.cluster.processes import Proxy as ProcessProxy
 from tests.table import table
 from tests.web.proxy import Proxy

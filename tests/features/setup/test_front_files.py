@@ -12,8 +12,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.lists.batch import WAIT_TIMEOUT
-from doi_proxy.features.setup.front import LIST_WAIT, Front, read_front
-from doi_proxy.features.setup.front_files import GENERATED, write_file, write_front
+from doi_proxy.features.setup.front_files import GENERATED, LIST_WAIT, Front, read_front, write_file, write_front
 from tests.cluster.front_proxy import CONFIG, program
 from tests.features.setup.generated_front import GeneratedFront
 from tests.ports import free_port

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from doi_proxy.features.sqlite.records import Records
+from doi_proxy.features.sqlite.rows import Records
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry
 from tests.clock import Clock

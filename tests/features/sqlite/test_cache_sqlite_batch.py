@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.cache.entry import Entry
-from doi_proxy.cache.purges import MAX_PURGES, PURGE_MEMORY, UNKNOWN
-from doi_proxy.features.sqlite.batch import write_batch
+from doi_proxy.cache.store import MAX_PURGES, PURGE_MEMORY, UNKNOWN
 from doi_proxy.features.sqlite.file import connect, prepare
-from doi_proxy.features.sqlite.writer import Change
+from doi_proxy.features.sqlite.writer import Change, write_batch
 from doi_proxy.store.stored_entry import unpack
 from tests.cache.entries import NOW, entry
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doi_proxy.features.sqlite.eviction import Row, choose_leaving
+from doi_proxy.features.sqlite.writer import Row, choose_leaving
 
 NOW = 1_000.0
 SIZE = 100

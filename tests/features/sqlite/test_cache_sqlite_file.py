@@ -15,7 +15,7 @@ import pytest
 
 from doi_proxy.cache.store import StoreLost, StoreUnavailable
 from doi_proxy.errors import StoreError
-from doi_proxy.features.registry.store_table import RECORDS
+from doi_proxy.features.registry.sqlite_blocks import RECORDS
 from doi_proxy.features.sqlite import file as file_module
 from doi_proxy.features.sqlite.file import exclusive_lock, mark_damaged, open_to_read
 from doi_proxy.features.sqlite.store import SqliteStore

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.sqlite.batch import write_batch
 from doi_proxy.features.sqlite.file import connect, prepare
-from doi_proxy.features.sqlite.notes import read_note
-from doi_proxy.features.sqlite.rows import Rows
-from doi_proxy.features.sqlite.writer import Change
+from doi_proxy.features.sqlite.rows import Rows, read_note
+from doi_proxy.features.sqlite.writer import Change, write_batch
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.cache.entry import Entry
-from doi_proxy.features.sqlite.earlier_targets import read_earlier_targets
 from doi_proxy.features.sqlite.store import SqliteStore
-from handle_protocol.answer import Answer, ResponseCode
+from doi_proxy.features.sqlite.writer import read_earlier_targets
+from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

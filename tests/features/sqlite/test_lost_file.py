@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from doi_proxy.assembly.core import open_service_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.assembly.stores import open_service_cache
 from doi_proxy.cache.tiered import TieredStore
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doi_proxy.features.status.reader import sum_outages
-from doi_proxy.system.events import MAX_EVENTS, Event, EventLog
+from doi_proxy.system.check import MAX_EVENTS, Event, EventLog
 
 
 def fold(*events: Event) -> list[Event]:

@@ -6,8 +6,7 @@ import pytest
 
 from doi_proxy.assembly.features import text_folders
 from doi_proxy.features.status.models import StatusSummary, UpstreamName
-from doi_proxy.features.status.numbers import write_count, write_number, write_share
-from doi_proxy.features.status.summary import write_sentence
+from doi_proxy.features.status.summary import write_count, write_number, write_sentence, write_share
 from doi_proxy.web.languages import CORE, load_catalogues
 
 PACKAGES = (CORE, *(folder.package for folder in text_folders()))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from doi_proxy.features.status.models import HistoryPoint
-from doi_proxy.features.status.plot import DAY, HEIGHT, HOUR, plot
+from doi_proxy.features.status.models import DAY, HEIGHT, HOUR, HistoryPoint, plot
 
 STEP: Final = DAY.step
 WIDTH: Final = DAY.columns

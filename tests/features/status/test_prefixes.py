@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.features.status.prefixes import MAX_PREFIXES, MOST_HIDDEN, PrefixCounts
+from doi_proxy.features.status.clients import MAX_PREFIXES, MOST_HIDDEN, PrefixCounts
 from tests.clock import Clock
 from tests.web.proxy import Proxy
 

@@ -11,7 +11,7 @@ import yaml
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.main import create_parser
-from doi_proxy.features.status.prefixes import KINDS
+from doi_proxy.features.status.clients import KINDS
 from doi_proxy.web.languages import read_packaged
 
 ROOT: Final = Path(__file__).resolve().parents[3]

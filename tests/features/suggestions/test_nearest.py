@@ -15,9 +15,14 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.cache.store import NearKeys
-from doi_proxy.features.sqlite.near import NearSearch
-from doi_proxy.features.suggestions.nearest import MAX_CACHED, select_neighbours, spell_like
-from doi_proxy.features.suggestions.one_edit import MAX_CHARACTERS, list_edited_keys
+from doi_proxy.features.sqlite.rows import NearSearch
+from doi_proxy.features.suggestions.nearest import (
+    MAX_CACHED,
+    MAX_CHARACTERS,
+    list_edited_keys,
+    select_neighbours,
+    spell_like,
+)
 from tests.clock import Clock
 from tests.registry_records import write_registry
 from tests.web.proxy import Proxy
@@ -149,7 +154,7 @@ async def test_a_flood_of_missing_names_leaves_the_threads_to_others(
 
     monkeypatch.setattr(NearSearch, "find", find_slowly)
     timeout = "doi_proxy.features.suggestions.suggested_names.QUERY_TIMEOUT"
-    patient = {"upstream_timeout": 60.0, "doi_proxy.upstream.places.SLOW_AFTER": 600.0}
+    patient = {"upstream_timeout": 60.0, "doi_proxy.upstream.budget.SLOW_AFTER": 600.0}
     async with Proxy(**{"store_url": f"sqlite:///{tmp_path / 'store.db'}", QUERIES: 0, **patient}) as proxy:
         asyncio.get_running_loop().set_default_executor(threads := ThreadPoolExecutor(2))
         proxy.upstream.put(REAL, url="https://example.org/")

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis, RedisCluster, SentinelConnectionPool, SSLConnection
 
-from doi_proxy.features.valkey.client import open_redis
+from doi_proxy.features.valkey.client import LimitedParser, open_redis
 from doi_proxy.features.valkey.feature import SCHEMES
-from doi_proxy.features.valkey.replies import LimitedParser
 from tests.table import table
 
 

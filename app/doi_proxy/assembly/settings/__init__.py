@@ -4,7 +4,7 @@
 `--upstream-url` on the command line are the same setting.
 """
 
-from doi_proxy.assembly.settings.loading import Problem, build, load, mask_settings, validate
-from doi_proxy.assembly.settings.model import Settings
+from doi_proxy.assembly.settings.sources import Problem, build, load, mask_settings, validate
+from doi_proxy.assembly.settings.upstream import Settings
 
 __all__ = ["Problem", "Settings", "build", "load", "mask_settings", "validate"]

@@ -4,13 +4,230 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
+from doi_proxy.assembly.features import installed
+from doi_proxy.server.listening import UNIX
 from doi_proxy.system import options
-from doi_proxy.system.redaction import redact
-from doi_proxy.system.setting_values import Duration, TextList
+from doi_proxy.system.options import MAX_BYTES, MAX_LIFETIME, Duration, SettingsGroup, Size, TextList, redact
+from doi_proxy.system.options import Settings as Root
+
+#: The smallest store that can be set, in bytes.
+MIN_STORE_BYTES: Final = 1024 * 1024
+
+
+class CacheSettings(SettingsGroup):
+    """How long records are kept, and where."""
+
+    cache_ttl_floor: Duration = Field(
+        0.0,
+        ge=0,
+        le=MAX_LIFETIME,
+        description="Shortest time that a record is fresh. Raise it if records with short TTLs use up the budget.",
+    )
+    cache_ttl_ceiling: Duration = Field(
+        86400.0,
+        ge=0,
+        le=MAX_LIFETIME,
+        description="Longest time that a record is fresh. Lower it if a changed target must be seen sooner.",
+    )
+    cache_negative_ttl: Duration = Field(
+        60.0,
+        ge=0,
+        le=MAX_LIFETIME,
+        description='Time for which "not found" is cached. Lower it if names are requested right after they are '
+        "registered.",
+    )
+    cache_grace: Duration = Field(
+        30 * 86400.0,
+        ge=0,
+        le=MAX_LIFETIME,
+        description="Time after the end of its TTL in which a record can be served stale. Raise it where outages "
+        "are long, and lower it if an old target is worse than none.",
+    )
+    cache_memory_bytes: Size = Field(
+        256 * 1024 * 1024,
+        ge=0,
+        le=MAX_BYTES,
+        description="Memory for cached records, for each process. Change it with the memory of the machine.",
+    )
+    store_url: str = Field(
+        "sqlite:///var/doi-proxy.sqlite3",
+        description="Where records are kept: `memory:`, `sqlite:///path`, or a Valkey or Redis server "
+        "(`valkey://host/0`, `valkey+unix:///path`, `valkey+cluster://host1,host2`, "
+        "`valkey+sentinel://host1,host2/name`; docs/valkey.md). Change it if several machines share "
+        "the records, or another disk keeps them.",
+    )
+    store_max_bytes: Size = Field(
+        20 * 1024**3,
+        ge=MIN_STORE_BYTES,
+        le=MAX_BYTES,
+        description="Size of the SQLite store, with its write-ahead log, above which records are evicted. The file "
+        "grows by at most half of the disk space that is free at the start or is freed later. Lower it if other "
+        "programs need the disk.",
+    )
+
+
+class ServerSettings(options.SettingsGroup):
+    """The server: addresses, certificates, logs, and which names are resolved."""
+
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on; `::` serves IPv6 and IPv4, and `unix:/run/doi-proxy/http.sock` a front "
+        "proxy on this machine. Change it if clients or a front proxy on another machine connect.",
+    )
+    port: int = Field(
+        8000, ge=0, le=65535, description="Port to listen on. Change it if another program has this port."
+    )
+    instances: int = Field(
+        1,
+        ge=1,
+        le=1_000,
+        description="How many instances share the store and the upstream's budget, on all machines together. Each has "
+        "an equal part of `upstream_rate`, `upstream_burst` and `upstream_max_concurrency`; with a Valkey store, the "
+        "instances count their queries there, and the parts hold while it is away. Change it with their number.",
+    )
+    instance: str = Field(
+        "",
+        max_length=40,
+        description="Name of this instance in /status, /readyz, /metrics and the log. Set it if there are several; the "
+        "unit of the package does.",
+    )
+    management_listen: TextList = Field(
+        (),
+        description="Addresses at which operators reach this instance alone: a host and a port such as "
+        "`127.0.0.1:8101`, or a socket such as `unix:/run/doi-proxy/1.sock`. Everything is served there too, without "
+        "TLS, and no front proxy is trusted. The admin API is then nowhere else. At a socket, its GET needs no token: "
+        "who may open the socket may read. Set it if several instances share a port, or to keep the admin API from "
+        "the address of readers.",
+    )
+    tls_cert: Path | None = Field(
+        None,
+        description="PEM file with the certificate chain, to serve HTTPS without a front proxy. Set it if there "
+        "is no front proxy.",
+        json_schema_extra=options.RELOADED,
+    )
+    tls_key: Path | None = Field(
+        None,
+        description="PEM file with the certificate's private key. Set it with `tls_cert`.",
+        json_schema_extra=options.RELOADED,
+    )
+    trusted_proxies: TextList = Field(
+        ("127.0.0.1",),
+        description="Addresses and networks of front proxies whose X-Forwarded-For and X-Forwarded-Proto are "
+        "trusted; `*` trusts every address. Change it if the front proxy is on another machine.",
+        json_schema_extra=options.RELOADED,
+    )
+    proxy_protocol: bool = Field(
+        False,
+        description="Every connection to the HTTP listener begins with a header of the PROXY protocol, version 1 or 2, "
+        "which names the client. Connections without it are closed, and only `trusted_proxies` may name a client. "
+        "Set it if the front proxy passes TCP on and adds no X-Forwarded-For.",
+    )
+    mode: Literal["online", "sealed"] = Field(
+        "online",
+        description="In mode `online` the upstream is queried. In mode `sealed` it is not, and a name outside the "
+        "store gets 504. Change it where no upstream can be reached.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info",
+        description="Lowest severity that is logged. Change it to `debug` while you look for a fault.",
+        json_schema_extra=options.RELOADED,
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text",
+        description="Format of the program's log on standard error: `text`, or `json` with one object a line. "
+        "Change it if a program reads the log.",
+    )
+    privacy_level: int = Field(
+        2,
+        ge=0,
+        le=3,
+        description="What the access log records of a request: 0 address, name and query; 1 network and name; 2 "
+        "name only; 3 none of them. Lower it if you may record who reads what, and raise it if even "
+        "the names are confidential.",
+    )
+    max_connections: int = Field(
+        0,
+        ge=0,
+        le=options.MAX_COUNT,
+        description="Open client connections of one instance; `0` for as many as the limit of open files "
+        "allows. Set it to bound the memory that connections take.",
+    )
+    public_url: str | None = Field(
+        None,
+        pattern=r"^(?i:https?)://[^?#\s]+$",
+        description="This resolver's own URL as browsers see it, with the sub-path if there is one. If it is not "
+        "set, redirects to this resolver use the scheme and `Host` of the request. Set it for every "
+        "service behind a front proxy.",
+    )
+    resolve: Literal["doi", "any"] = Field(
+        "doi",
+        description="Names that pages resolve: `doi` answers 400 for a handle that is not a DOI name, `any` "
+        "resolves it. Change it to resolve handles of other prefixes on pages too.",
+    )
+    express_lane: bool = Field(
+        True,
+        description="Send repeated simple requests a prepared answer. The bytes are the same as without it. Turn "
+        "it off to compare answers and speed.",
+    )
+    express_memory_bytes: Size = Field(
+        128 * 1024 * 1024,
+        ge=0,
+        le=options.MAX_BYTES,
+        description="Memory for prepared answers, in addition to the memory tier. Change it with the memory of "
+        "the machine.",
+    )
+
+    @field_validator("host")
+    @classmethod
+    def _check_socket(cls, value: str) -> str:
+        if value.startswith(UNIX) and not options.UNIX_ADDRESS.fullmatch(value):
+            raise ValueError(f"{value[:120]!r} is not a socket; write it as unix:/run/doi-proxy/http.sock")
+        return value
+
+    @field_validator("management_listen")
+    @classmethod
+    def _check_management(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for address in value:
+            if not options.is_host_and_port(address) and not options.UNIX_ADDRESS.fullmatch(address):
+                raise ValueError(
+                    f"{address[:120]!r} is not an address to listen on; write it as 127.0.0.1:8101, [::1]:8101 or "
+                    "unix:/run/doi-proxy/1.sock"
+                )
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        options.require_networks(item for item in value if item != "*")
+        return value
+
+    @field_validator("public_url")
+    @classmethod
+    def _name_public_host(cls, value: str | None) -> str | None:
+        if value is not None:
+            options.require_host(value)
+            options.require_no_secret(value)
+            if "%" in urlsplit(value).path:
+                raise ValueError(
+                    "the path has an escape (%), which front proxies decode before they compare paths; leave it out"
+                )
+            # The case of scheme and host does not matter (RFC 3986, section 6.2.2.1). They are compared in lower case.
+            parts = urlsplit(value)
+            value = parts._replace(netloc=parts.netloc.lower()).geturl()
+        return value
+
+    @model_validator(mode="after")
+    def _keep_tls_off_sockets(self) -> Self:
+        if self.tls_cert is not None and self.host.startswith(UNIX):
+            raise ValueError("tls_cert: a Unix socket has no TLS; the front proxy on this machine has the certificate")
+        return self
+
 
 #: A URL of an HTTP API, whose scheme has any letter case (RFC 3986, section 3.1), or of handle servers.
 _UPSTREAM: Final = re.compile(r"(?i:https?)://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?)")
@@ -174,3 +391,32 @@ class UpstreamSettings(options.SettingsGroup):
     def upstream_route_urls(self) -> dict[str, str]:
         """The upstream of each routed prefix."""
         return dict(route.split("=", 1) for route in self.upstream_routes)
+
+
+# pydantic lists the fields of the last class first.
+class CoreSettings(CacheSettings, UpstreamSettings, ServerSettings, Root):
+    """The settings of the core."""
+
+    tables = ("server", "upstream", "cache", "store")
+
+
+_GROUPS: Final = tuple(feature.settings for feature in installed() if feature.settings is not None)
+
+if TYPE_CHECKING:
+
+    class Settings(CoreSettings):
+        """The settings of one proxy: a value for each setting of the core and of the installed features."""
+
+        def __init__(self, **values: Any) -> None: ...
+
+else:
+    Settings = create_model(
+        "Settings",
+        __base__=(*reversed(_GROUPS), CoreSettings),
+        __module__=__name__,
+        __doc__="The settings of one proxy: a value for each setting of the core and of the installed features.",
+    )
+    # Several features can have settings in one table.
+    Settings.tables = tuple(
+        dict.fromkeys((*CoreSettings.tables, *(name for group in _GROUPS for name in group.tables)))
+    )

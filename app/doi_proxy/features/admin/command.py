@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from doi_names.errors import NotADOI
-from doi_names.name import HandleName
+from doi_names.name import HandleName, NotADOI
 from doi_proxy.errors import FAILURES, ConfigurationError, CouldNotVerify, DoiProxyError
-from doi_proxy.features.admin.show import describe_entry
+from doi_proxy.features.admin.http import describe_entry
 from doi_proxy.features.command import (
     Command,
     CommandContext,
@@ -24,10 +23,9 @@ from doi_proxy.features.command import (
     set_usage,
     whole_number,
 )
-from doi_proxy.proxy_client.admin import AdminClient
-from doi_proxy.proxy_client.running_proxy import open_client
-from doi_proxy.resolver.options import Conditions
-from doi_proxy.system.standard_streams import print_json
+from doi_proxy.proxy_client.exchange import AdminClient, open_client
+from doi_proxy.resolver.resolution import Conditions
+from doi_proxy.system.files import print_json
 from doi_proxy.upstream.source import Priority
 
 # --- On a running proxy -------------------------------------------------------------------------------------------
@@ -96,7 +94,7 @@ async def refresh_stored(stores: Stores, names: Sequence[HandleName]) -> int:
 
 async def refresh_prefix_stored(stores: Stores, prefix: HandleName, limit: int) -> int:
     """The same as `refresh_prefix_remote`, in the store."""
-    from doi_proxy.features.admin.refresh import refresh_prefix
+    from doi_proxy.features.admin.purge import refresh_prefix
 
     stores.require()
     async with stores.open_online() as parts:
@@ -167,7 +165,7 @@ def _show(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 
 def _show_counts(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from doi_proxy.features.admin.counts import show_counts
+    from doi_proxy.features.admin.purge import show_counts
 
     if namespace.server is not None:
         raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
@@ -179,7 +177,7 @@ def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:
         raise ConfigurationError("refresh needs names, or --prefix")
     if (prefix := read_prefix(namespace.prefix)) is not None:
         return _refresh_prefix(context, namespace, prefix)
-    from doi_proxy.features.admin.refresh import require_name
+    from doi_proxy.features.admin.purge import require_name
 
     names = [read_argument(text) for text in namespace.names]
     try:
@@ -193,7 +191,7 @@ def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 
 def _refresh_prefix(context: CommandContext, namespace: argparse.Namespace, prefix: HandleName) -> int:
-    from doi_proxy.features.admin.models import MAX_REFRESHED, REFRESH_LIMIT
+    from doi_proxy.features.admin.http import MAX_REFRESHED, REFRESH_LIMIT
 
     limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
     if not 1 <= limit <= MAX_REFRESHED:

@@ -20,7 +20,7 @@ from doi_proxy.features.command import (
     read_prefix,
     set_usage,
 )
-from doi_proxy.proxy_client.running_proxy import open_client
+from doi_proxy.proxy_client.exchange import open_client
 
 
 def _add_purge(command: argparse.ArgumentParser) -> None:

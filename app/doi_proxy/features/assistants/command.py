@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 from doi_proxy.features.assistants.feature import Assistants
 from doi_proxy.features.command import Command, CommandContext, add_server
 from doi_proxy.features.feature import require_libraries
-from doi_proxy.proxy_client.server import ProxyServer, parse_server
+from doi_proxy.proxy_client.exchange import ProxyServer, parse_server
 from doi_proxy.system.version import read_version
 
 if TYPE_CHECKING:
     from mcp.server import Server
 
-    from doi_proxy.features.assistants.names import Names
+    from doi_proxy.features.assistants.tools import Names
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +79,8 @@ async def _open_server(context: CommandContext, server: ProxyServer | None) -> A
 
     Raises ConfigurationError.
     """
-    from doi_proxy.features.assistants.names import OwnNames, ServerNames
     from doi_proxy.features.assistants.server import create_server
-    from doi_proxy.features.assistants.tools import CALL_TIMEOUT, ToolBounds, Tools
+    from doi_proxy.features.assistants.tools import CALL_TIMEOUT, OwnNames, ServerNames, ToolBounds, Tools
     from doi_proxy.features.lists.batch import build_batches
     from doi_proxy.features.metadata.feature import open_comparison
     from doi_proxy.features.suggestions.feature import build_suggested_names

@@ -41,17 +41,19 @@ from mcp.types import (
 from pydantic import BaseModel
 
 from doi_proxy.errors import FAILURES
-from doi_proxy.features.assistants.results import CheckedName, CheckResult, ParseResult
 from doi_proxy.features.assistants.tools import (
     CALL_TIMEOUT,
     CheckArguments,
+    CheckedName,
+    CheckResult,
     ParseArguments,
+    ParseResult,
     ResolveArguments,
     ToolName,
     Tools,
 )
+from doi_proxy.list_formats.body import wait_for_input
 from doi_proxy.list_formats.lines import LineCutter
-from doi_proxy.list_formats.list_stream import wait_for_input
 
 log = logging.getLogger(__name__)
 

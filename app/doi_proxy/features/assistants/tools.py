@@ -3,37 +3,239 @@
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from doi_names.derived import ParsedText, parse
 from doi_names.find_names import FoundName
-from doi_names.parsing import ParsedText, parse
 from doi_names.presentation import MAX_TYPED_CHARACTERS
-from doi_proxy.endpoints.fair_lock import FairLock
+from doi_names.suggestion import Reading, Suggestion
+from doi_proxy.endpoints.operators import FairLock, ReadingModel, SuggestionModel
 from doi_proxy.errors import InvalidParameter, InvalidRequest
-from doi_proxy.features.assistants.names import Names
-from doi_proxy.features.assistants.results import (
-    CheckedLine,
-    CheckedName,
-    CheckResult,
-    ParseResult,
-    write_checked_line,
-    write_name,
-    write_parsed_text,
-)
-from doi_proxy.features.lists.batch import BatchInput
-from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi, read_input
-from doi_proxy.features.texts.models import ParsedTextModel
+from doi_proxy.features.lists.batch import Batches, BatchInput, BatchOptions
+from doi_proxy.features.lists.server_client import fetch_rows
+from doi_proxy.features.lists.verdict import ListRow, Match, Verdict, not_a_doi, read_input
+from doi_proxy.features.texts.http import ParsedTextModel, WarningModel, to_object
 from doi_proxy.list_formats.body import read_exported_entries
 from doi_proxy.list_formats.formats import HEAD_CHARACTERS, ListFormat, format_of_head
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.reference_names import read_references
+from doi_proxy.proxy_client.exchange import ProxyServer
+from doi_proxy.upstream.source import Priority
+
+_QUERY: Final = "?suggest=checked"
+#: With these members the agency is looked up too.
+_ALL_MEMBERS: Final = "&fields=input,doi,verdict,url,ra,age,stale,message,suggestions"
+#: The rows of names. The work stops at the end of the `async with`.
+Rows = AbstractAsyncContextManager[AsyncIterator[ListRow]]
+
+
+class Names(Protocol):
+    """Looks up names, and what else each may be. Rows that are known already are passed on."""
+
+    def look_up(self, name: BatchInput) -> Rows:
+        """The row of one name, for a person who waits for it."""
+
+    def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
+        """The row of each name, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNames:
+    """Looks names up with the resolver of this process."""
+
+    batches: Batches
+
+    def look_up(self, name: BatchInput) -> Rows:
+        """See Names. Its queries do not wait for queries of lists."""
+        options = BatchOptions(suggests=True, checks=True, agency="any", priority=Priority.PERSON)
+        return aclosing(self.batches.rows(_stream([name]), options))
+
+    def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
+        """See Names. Queries of people go first. Agencies come from the cache alone."""
+        matches = self.batches.compare is not None
+        return aclosing(self.batches.rows(_stream(names), BatchOptions(suggests=True, checks=True, matches=matches)))
+
+
+async def _stream(names: Sequence[BatchInput]) -> AsyncGenerator[BatchInput]:
+    for name in names:
+        yield name
+
+
+class ServerNames:
+    """Looks names up at a proxy. `timeout` limits the wait for the next row, in seconds."""
+
+    def __init__(self, server: ProxyServer, timeout: float) -> None:
+        self._server = server
+        self._timeout = timeout
+
+    def look_up(self, name: BatchInput) -> Rows:
+        """See Names. The proxy treats the name as a list of one."""
+        return aclosing(self._rows([name], _QUERY + _ALL_MEMBERS))
+
+    def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
+        """See Names."""
+        return aclosing(self._rows(names, _QUERY))
+
+    async def _rows(self, names: Sequence[BatchInput], query: str) -> AsyncGenerator[ListRow]:
+        async with aclosing(self._fetch([name for name in names if not isinstance(name, ListRow)], query)) as answers:
+            for name in names:
+                # Without a name to look up, no request is sent.
+                row = name if isinstance(name, ListRow) else await anext(answers)
+                yield row.place(name) if isinstance(name, ListItem) else row
+
+    async def _fetch(self, names: Sequence[str | ListItem], query: str) -> AsyncGenerator[ListRow]:
+        async with aclosing(fetch_rows(self._server, query, names, self._timeout)) as groups:
+            async for rows in groups:
+                for row in rows:
+                    yield row
+
+
+#: Takes the place of a control, formatting, private-use or unassigned character.
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+#: The longest text in a result, in characters.
+_MAX_TEXT: Final = 500
+#: A longer URL or name is left out, because a part of it would be another one.
+_MAX_URL: Final = 4_096
+_MAX_NAME: Final = 2_048
+_LONGEST: Final = dict.fromkeys(("doi", "prefix", "suffix"), _MAX_NAME) | dict.fromkeys(
+    ("uri", "url", "doi_org_url"), _MAX_URL
+)
+
+
+class ParseResult(BaseModel):
+    """What the texts are, in their order."""
+
+    texts: list[ParsedTextModel]
+    left_out: int = Field(description="How many texts are left out at the end, because the result would be too large.")
+
+
+class CheckedName(BaseModel):
+    """What is known about one name."""
+
+    input: str = Field(description="The text.")
+    doi: str | None = Field(description="The name that was looked up; null if the text has none.")
+    verdict: Verdict = Field(
+        description="resolved: registered, with a URL. alias: the same, through another name. no_target: registered, "
+        "without a URL. not_found: not registered. not_a_doi: the text has no name to look up. unverified, "
+        "rate_limited: nothing is known now; try again later."
+    )
+    url: str | None = Field(description="The page that the name leads to.")
+    ra: str | None = Field(description="The registration agency; null if it is not known.")
+    age: int | None = Field(description="Seconds since the record was fetched.")
+    stale: bool = Field(description="Whether the record is past its TTL, and the upstream could not be queried.")
+    message: str | None = Field(description="The reason in words.")
+    reason: str | None = Field(None, description="no-doi: nothing in the text looks like a DOI, not even a broken one.")
+    best: ReadingModel | None = Field(None, description="The likeliest name; null if the text has none that may exist.")
+    suggestions: list[SuggestionModel] = Field(description="Other names that may be meant, the likeliest first.")
+
+
+class CheckedLine(CheckedName):
+    """What is known about one line."""
+
+    match: Match | None = Field(
+        None,
+        description="Whether the line is about the work that its DOI leads to: same, different or unknown. Null if "
+        "this resolver does not compare them.",
+    )
+    title: str | None = Field(None, description="The title of that work; null if it is not known.")
+    line: int = Field(description="The number of the line, from 1.")
+    shown: str | None = Field(
+        None, description="What the line has in place of `doi`, if that is written wrong: correct the line."
+    )
+
+
+class CheckResult(BaseModel):
+    """What is known about the lines, in their order."""
+
+    summary: dict[Verdict, int] = Field(description="The number of names, and of lines without one, with each verdict.")
+    without_doi: int = Field(0, description="The lines among not_a_doi in which nothing looks like a DOI.")
+    lines: list[CheckedLine]
+    left_out: int = Field(description="How many lines are left out, because the result would be too large.")
+
+
+def write_parsed_text(parsed: ParsedText, base_url: str | None) -> ParsedTextModel:
+    """The result about one text."""
+    members = to_object(parsed, base_url)
+    members |= {"input": _cut(parsed.text), "message": _cut_message(parsed.message)}
+    members |= {key: _whole(members[key], most) for key, most in _LONGEST.items()}
+    if parsed.best is not None:
+        members["best"] |= {"doi": _clean(parsed.best.name.text[:_MAX_NAME])}
+    warnings = [WarningModel(code=warning.code, message=_cut(warning.message)) for warning in parsed.warnings]
+    members |= {"warnings": warnings, "suggestions": _write_suggestions(parsed.suggestions)}
+    return ParsedTextModel(**members)
+
+
+def write_name(text: str, row: ListRow) -> CheckedName:
+    """The result about one name. `text` is what the caller sent."""
+    return CheckedName(
+        input=_cut(text),
+        doi=_whole(row.doi, _MAX_NAME),
+        verdict=row.verdict,
+        url=_whole(row.url, _MAX_URL),
+        ra=_cut_message(row.ra),
+        age=row.age,
+        stale=row.stale,
+        message=_cut_message(row.message),
+        reason=row.reason,
+        best=_write_reading(row.best),
+        suggestions=_write_suggestions(row.suggestions or ()),
+    )
+
+
+def write_checked_line(number: int, text: str, row: ListRow) -> CheckedLine:
+    """The result about a line, numbered from 1."""
+    members = write_name(text, row).model_dump()
+    shown = None if row.found is None or row.found.is_as_written else _cut(row.found.text)
+    return CheckedLine(line=number, match=row.match, title=_cut_message(row.title), shown=shown, **members)
+
+
+def _write_reading(reading: Reading | None) -> ReadingModel | None:
+    if reading is None or len(reading.name.text) > _MAX_NAME:
+        return None
+    return ReadingModel(doi=_clean(reading.name.text), confidence=reading.confidence, rule=reading.rule)
+
+
+def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionModel]:
+    return [
+        SuggestionModel(doi=_clean(suggestion.doi.text), rule=suggestion.rule, exists=suggestion.exists)
+        for suggestion in suggestions
+        if len(suggestion.doi.text) <= _MAX_NAME
+    ]
+
+
+def _cut(text: str) -> str:
+    """A text for a reader. A longer one is cut."""
+    return _clean(text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…")
+
+
+def _cut_message(text: str | None) -> str | None:
+    return None if text is None else _cut(text)
+
+
+def _whole(text: str | None, most: int) -> str | None:
+    """A name or a URL. A longer one is left out."""
+    return None if text is None or len(text) > most else _clean(text)
+
+
+def _clean(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(character if _is_graphic(character) else _REPLACEMENT for character in text)
+
+
+def _is_graphic(character: str) -> bool:
+    # str.isprintable is false for spaces other than U+0020, which printed references have.
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0

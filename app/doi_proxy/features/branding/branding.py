@@ -2,24 +2,457 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from html import escape
 from pathlib import Path
+from string import Formatter
+from traceback import extract_tb
 from typing import Any, Final
 
+from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, Template, TemplateError, TemplateSyntaxError
+from markupsafe import Markup
+
+from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.branding.colours import brand_stylesheet
 from doi_proxy.features.branding.feature import BrandingSettings
-from doi_proxy.features.branding.institution import Institution, read_institution
-from doi_proxy.features.branding.messages import Translation, read_messages
-from doi_proxy.features.branding.templates import open_templates
-from doi_proxy.system.files import explain_failure, read_regular
+from doi_proxy.system.files import explain_failure, read_regular, require_regular
 from doi_proxy.system.toml_text import TomlProblem, WrongTable, find_key, parse_toml
-from doi_proxy.web import branding
-from doi_proxy.web.look import OwnTemplates, Renderer
+from doi_proxy.web import look as branding
+from doi_proxy.web.languages import LANGUAGES, flatten_texts, read_all
+from doi_proxy.web.look import Brand, NamedLink, OwnTemplates, Renderer
+from doi_proxy.web.pages import PageLink, Way
+from doi_proxy.web.shown_values import Outline, rows, show_name
+from handle_protocol.value import read_values
+
+#: The least contrast of text (WCAG 2.1, 1.4.3) and of the edge of a field (1.4.11).
+TEXT_CONTRAST: Final = 4.5
+EDGE_CONTRAST: Final = 3.0
+SCHEMES: Final = ("light", "dark")
+#: Paper is light.
+_MEDIA: Final = {"light": "print, (prefers-color-scheme: light)", "dark": "screen and (prefers-color-scheme: dark)"}
+#: What lies under text.
+GROUNDS: Final = ("paper", "raised", "tint", "warn-tint")
+#: The colours of text that is written on each of GROUNDS.
+TEXTS: Final = ("ink", "quiet", "accent")
+#: The two colours of text on a button.
+_ON_ACCENT: Final = ("#ffffff", "#0b1d24")
+#: The shares of the accent in the ground of a notice, and in its frame.
+_TINTS: Final = (0.07, 0.25)
+_COLOUR: Final = re.compile(r"#[0-9a-fA-F]{6}")
+_VARIABLE: Final = re.compile(r"--([a-z-]+): (#[0-9a-f]{6});")
+
+#: Colours such as "#0b5a73" by the names of their variables in the stylesheet, without the dashes.
+Palette = Mapping[str, str]
+
+
+def read_palettes(stylesheet: str) -> dict[str, dict[str, str]]:
+    """The colours of each scheme in the stylesheet, which has the dark ones in its first media query."""
+    light, dark = (dict(_VARIABLE.findall(part)) for part in stylesheet.split("@media", 2)[:2])
+    return {"light": light, "dark": light | dark}
+
+
+def brand_stylesheet(stylesheet: str, colours: Mapping[str, str]) -> str:
+    """The rules to append for an institution's colours, "" if there are none. Raises WrongTable.
+
+    `colours` has "accent" and "background" for the light scheme, "accent_dark" and "background_dark" for the dark one.
+    """
+    palettes = read_palettes(stylesheet)
+    rules = []
+    for scheme in SCHEMES:
+        suffix = "" if scheme == "light" else "_dark"
+        changed = _change(colours, suffix, palettes[scheme]["paper"])
+        if changed:
+            palette = palettes[scheme] | changed
+            check_contrast(palette, scheme, "accent" + suffix, "background" + suffix)
+            variables = " ".join(f"--{name}: {colour};" for name, colour in changed.items())
+            rules.append(f"@media {_MEDIA[scheme]} {{ :root {{ {variables} }} }}\n")
+    return "".join(rules)
+
+
+def _change(colours: Mapping[str, str], suffix: str, paper: str) -> dict[str, str]:
+    changed = {}
+    for name, variable in (("accent", "accent"), ("background", "paper")):
+        key = name + suffix
+        colour = colours.get(key, "")
+        if colour and not _COLOUR.fullmatch(colour):
+            raise WrongTable(f"{colour[:40]!r} is not a colour; write six hexadecimal digits, as in #0b5a73", key)
+        if colour:
+            changed[variable] = colour.lower()
+    if "accent" in changed:
+        accent = changed["accent"]
+        changed["on-accent"] = max(_ON_ACCENT, key=lambda text: contrast(text, accent))
+        paper = changed.get("paper", paper)
+        changed["tint"], changed["tint-line"] = (mix(accent, paper, share) for share in _TINTS)
+    return changed
+
+
+def check_contrast(palette: Palette, scheme: str, accent: str, background: str) -> None:
+    """Raise WrongTable if a text could not be read. `accent` and `background` are the keys of the colours."""
+    pairs = [(text, ground, TEXT_CONTRAST) for text in TEXTS for ground in GROUNDS]
+    pairs += [("on-accent", "accent", TEXT_CONTRAST), ("warn", "warn-tint", TEXT_CONTRAST)]
+    pairs += [("edge", ground, EDGE_CONTRAST) for ground in ("paper", "raised")]
+    for text, ground, least in pairs:
+        ratio = contrast(palette[text], palette[ground])
+        if ratio < least:
+            key = accent if "accent" in (text, ground) else background
+            change = "darker" if (scheme == "light") == ("accent" in (text, ground)) else "lighter"
+            raise WrongTable(
+                f"{palette[text]} ({text}) on {palette[ground]} ({ground}) has a contrast of {ratio:.2f}:1 "
+                f"in the {scheme} scheme; WCAG 2.1 needs {least}:1. Choose a {change} colour",
+                key,
+            )
+
+
+def mix(colour: str, ground: str, share: float) -> str:
+    """A share of a colour on a ground."""
+    pairs = ((int(paint[at : at + 2], 16) for paint in (colour, ground)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(share * ours + (1 - share) * under):02x}" for ours, under in pairs)
+
+
+def contrast(colour: str, other: str) -> float:
+    """The contrast ratio of two colours, 1 to 21 (WCAG 2.1, definition of contrast ratio)."""
+    brighter, darker = sorted((_luminance(colour), _luminance(other)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    """The relative luminance of a colour (WCAG 2.1, definition of relative luminance)."""
+    red, green, blue = (_linear(int(colour[place : place + 2], 16) / 255) for place in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _linear(component: float) -> float:
+    return component / 12.92 if component <= 0.04045 else float(((component + 0.055) / 1.055) ** 2.4)
+
+
+#: Links of one kind.
+MAX_LINKS: Final = 10
+#: The keys of colours.
+COLOURS: Final = ("accent", "accent_dark", "background", "background_dark")
+#: The keys of tables of links.
+LINKS: Final = ("help_links", "search_links", "free_links")
+_TEXTS: Final = ("contact", "logo", "home_text", "imprint", "privacy", "footer", *COLOURS)
+_KEYS: Final = (*_TEXTS, *LINKS, "languages")
+_ADDRESS: Final = re.compile(r"(?:https?://[^\s/]|mailto:|/)[^\s\"<>\\]*")
+_TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
+_EXAMPLE: Final = 'write a table such as { "Ask us" = "https://library.example.edu/ask" }'
+
+
+@dataclass(frozen=True, slots=True)
+class Institution:
+    """What `branding.toml` says. Colours and links are by their keys, and only those that are set."""
+
+    contact: str | None = None
+    #: The name of a file in the folder.
+    logo: str | None = None
+    home_text: str = ""
+    imprint: str = ""
+    privacy: str = ""
+    footer: str = ""
+    colours: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, tuple[NamedLink, ...]] = field(default_factory=dict)
+    #: The tags of the languages, the default first.
+    languages: tuple[str, ...] = LANGUAGES
+
+
+def read_institution(document: Mapping[str, Any]) -> Institution:
+    """The institution of a parsed file. Raises WrongTable."""
+    for key in document:
+        if key not in _KEYS:
+            similar = get_close_matches(key, _KEYS, n=1)
+            raise WrongTable("this key is not known" + (f"; did you mean {similar[0]}?" if similar else ""), key[:80])
+    texts = {key: _read_text(key, document[key]) for key in _TEXTS if key in document}
+    for key in ("imprint", "privacy"):
+        _require_address(key, texts.get(key, ""))
+    if "/" in texts.get("logo", "") or texts.get("logo") == "..":
+        raise WrongTable("this is not the name of a file in the folder of branding.toml; put the logo there", "logo")
+    return Institution(
+        contact=texts.get("contact") or None,
+        logo=texts.get("logo") or None,
+        home_text=texts.get("home_text", ""),
+        imprint=texts.get("imprint", ""),
+        privacy=texts.get("privacy", ""),
+        footer=texts.get("footer", ""),
+        colours={key: texts[key] for key in COLOURS if texts.get(key)},
+        links={key: read_brand_links(key, document[key]) for key in LINKS if key in document},
+        languages=_read_languages(document.get("languages", list(LANGUAGES))),
+    )
+
+
+def read_brand_links(key: str, table: object) -> tuple[NamedLink, ...]:
+    """The links of a table of addresses by their words. Raises WrongTable."""
+    if not isinstance(table, dict):
+        raise WrongTable(f"this is not a table of links; {_EXAMPLE}", key)
+    if len(table) > MAX_LINKS:
+        raise WrongTable(f"there are {len(table)} links; the limit is {MAX_LINKS}", key)
+    for words, address in table.items():
+        if not (words.strip() and isinstance(address, str) and address):
+            raise WrongTable(f"{words[:80]!r} is not a link; {_EXAMPLE}", key)
+        _require_address(key, address)
+    return tuple(NamedLink(words.strip(), address) for words, address in table.items())
+
+
+def _read_text(key: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise WrongTable("this is not a text; put it in quotation marks", key)
+    return value
+
+
+def _read_languages(value: object) -> tuple[str, ...]:
+    if not (isinstance(value, list) and value and all(isinstance(tag, str) for tag in value)):
+        raise WrongTable('this is not a list of languages; write an array of tags, such as ["en", "de"]', "languages")
+    wrong = next((tag for tag in value if not _TAG.fullmatch(tag)), None)
+    if wrong is not None:
+        raise WrongTable(f"{wrong[:40]!r} is not a language tag; write tags such as en, de", "languages")
+    return tuple(dict.fromkeys(value))
+
+
+def _require_address(key: str, address: str) -> None:
+    if address and not _ADDRESS.fullmatch(address):
+        raise WrongTable(
+            f"{address[:80]!r} is not an address; write https://…, mailto:… or a path that begins with /", key
+        )
+
+
+_NAME: Final = show_name(HandleName("10.1000/182"))
+_WAYS: Final = (Way(Markup("Ask:"), (Markup("us"),)),)
+_ABOUT: Final = {"agency": "Crossref", "checked": "1 March 2026", "count": 2, "is_set_here": True}
+_RECORD: Final = (
+    b'[{"index":1,"type":"URL","data":{"format":"string","value":"https://example.org/"},"ttl":1},'
+    b'{"index":100,"type":"HS_ADMIN","data":{"format":"admin","value":{"handle":"0.NA/10","index":1,'
+    b'"permissions":"111111111111"}},"ttl":1}]'
+)
+
+
+def sample_facts() -> dict[str, Mapping[str, Any]]:
+    """The facts of each page by template, as `Pages` passes them."""
+    shown = rows(read_values(_RECORD).values)
+    tables = [("ordinary", shown[:1]), ("administrative", shown[1:])]
+    values: dict[str, Any] = {
+        "first_blocks": (),
+        "blocks": (),
+        "tables": tables,
+        "hidden": 1,
+        "outline": Outline(),
+        "stale": None,
+    }
+    not_found: dict[str, Any] = {"without_slash": _NAME, "blocks": (), "questionable": ()}
+    could_not_verify: dict[str, Any] = {"reason": "A reason.", "wait": ("retry_soon", 1), "ways": _WAYS}
+    return {
+        "home": {"address": "https://doi.example.org"},
+        "values": {**values, "note": None, "leads_on": True, "leads_to": "https://example.org/", **_ABOUT},
+        "not_found": {**not_found, "agency": "Crossref", "ways": _WAYS},
+        "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "blocks": ()},
+        "found": {"typed": "x"},
+        "found_several": {"names": [_NAME, _NAME], "typed": "x"},
+        "openurl": {},
+        "locations": {"locations": (), "hidden": 0, "malformed": ()},
+        "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
+        "could_not_verify": could_not_verify,
+        "alias_chain_too_long": {"reached": _NAME},
+        "prefix_inactive": {"message": "A message.", "contact": None, "ways": _WAYS},
+        "prefix_denied": {"reason": "A reason.", "ways": _WAYS},
+        "gone": {"reason": "A reason.", "date": "1 March 2026", "ways": _WAYS},
+        "error": {"reason": "A reason.", "text": "error.no_reason", "wait": ("retry_soon", 1)},
+    }
+
+
+def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a page, and those that all pages have."""
+    return {
+        "base": "",
+        "query": "",
+        "indexed": False,
+        "links": [PageLink("footer", "/", "home.title")],
+        "title": "Title",
+        "heading": "Heading",
+        "name": _NAME,
+        **facts,
+    }
+
+
+#: Larger language files are refused; ours have 15 kB.
+MAX_MESSAGES_BYTES: Final = 262_144
+_COMPLETE: Final = "docs/branding.md names the files that have them"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What a language file has: texts by their keys, and the footer and the links of its language."""
+
+    texts: Mapping[str, str]
+    links: Mapping[str, tuple[NamedLink, ...]]
+    footer: str
+
+
+_NOTHING: Final = Translation({}, {}, "")
+
+
+def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[str]) -> dict[str, Translation]:
+    """What a file TAG.toml of `folder` has for each tag. Raises ConfigurationError if a language misses a text."""
+    reference = read_all(packages, LANGUAGES[0])
+    found: dict[str, Translation] = {}
+    for tag in tags:
+        found[tag] = _read_translation(tag, folder, reference)
+        known = read_all(packages, tag).keys() | found[tag].texts.keys()
+        missing = next((key for key in reference if key not in known), None)
+        if missing is not None:
+            where = f"{folder / tag}.toml" if folder else f"languages: {tag!r} is not a language of the program"
+            raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
+    return found
+
+
+def _read_translation(tag: str, folder: Path | None, reference: Mapping[str, str]) -> Translation:
+    path = None if folder is None else folder / f"{tag}.toml"
+    if path is None or not path.exists():
+        return _NOTHING
+    try:
+        toml = read_regular(path, MAX_MESSAGES_BYTES).decode("utf-8-sig")
+        tables = parse_toml(toml)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: the language file cannot be read: {explain_failure(error)}") from error
+    except TomlProblem as error:
+        raise ConfigurationError(f"{path}, line {error.line}: {error.message}") from error
+    brand = tables.pop("brand", {})
+    texts = flatten_texts(str(path), tables)
+    for key, text in texts.items():
+        wrong = _find_fault(text, reference.get(key))
+        if wrong is not None:
+            raise ConfigurationError(f"{path}, line {_find_line(toml, key)}: {key}: {wrong}")
+    try:
+        return _read_brand(brand, texts)
+    except WrongTable as error:
+        key = error.key or "brand"
+        raise ConfigurationError(f"{path}, line {find_key(toml, key)[0]}: {key}: {error.message}") from error
+
+
+def _read_brand(brand: object, texts: Mapping[str, str]) -> Translation:
+    if not isinstance(brand, dict):
+        raise WrongTable("this is not a table", "brand")
+    for key in brand:
+        if key not in (*LINKS, "footer"):
+            raise WrongTable(f"this key is not known; a language has {', '.join(LINKS)} and footer", key[:80])
+    footer = brand.get("footer", "")
+    if not isinstance(footer, str):
+        raise WrongTable("this is not a text; put it in quotation marks", "footer")
+    return Translation(texts, {key: read_brand_links(key, brand[key]) for key in LINKS if key in brand}, footer)
+
+
+def _find_fault(text: str, reference: str | None) -> str | None:
+    """What is wrong with a text that is to replace `reference`, None if nothing is."""
+    if reference is None:
+        return f"the program has no such text; {_COMPLETE}"
+    try:
+        unknown = placeholders(text) - placeholders(reference)
+    except ValueError as error:
+        return f"the braces are wrong: {error}"
+    return f"this text has no placeholder {{{min(unknown)}}}" if unknown else None
+
+
+def placeholders(text: str) -> set[str]:
+    """The names in braces. Raises ValueError if the braces are not balanced, or have more than a name.
+
+    A width such as in `{count:>999999999}` would make each page as long.
+    """
+    found = [field for field in Formatter().parse(text) if field[1] is not None]
+    if any(form or conversion for _, _, form, conversion in found):
+        raise ValueError("a placeholder is a name alone")
+    return {str(name) for _, name, _, _ in found}
+
+
+def _find_line(toml: str, key: str) -> int:
+    """The line of a key such as "home.title", 1 if it is written in a way that is not found."""
+    table, _, name = key.partition(".")
+    inside = False
+    for number, line in enumerate(toml.splitlines(), 1):
+        if line.lstrip().startswith("["):
+            inside = line.strip().startswith(f"[{table}]")
+        elif inside and re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=", line):
+            return number
+    return 1
+
+
+log = logging.getLogger(__name__)
+
+#: Larger templates are refused; ours have at most 10 kB.
+MAX_TEMPLATE_BYTES: Final = 262_144
+#: The prefix of our own templates, which a custom template can extend: `{% extends "doi-proxy/layout.html" %}`.
+OWN_PREFIX: Final = "doi-proxy"
+
+
+def open_templates(own: OwnTemplates, folder: Path, brand: Brand) -> Renderer:
+    """What renders the templates of a folder, and ours where it has none. Raises ConfigurationError.
+
+    Each page is rendered once with a sample, which finds errors before a reader does.
+    """
+    templates = _CustomTemplates(_compile(own, folder), folder, own.render)
+    for samples in (sample_facts, *(texts.samples for texts in own.of_features)):
+        for name, facts in samples().items():
+            templates.check(name, {"brand": brand, "t": own.texts, **sample_context(facts)})
+    return templates.render
+
+
+def _compile(own: OwnTemplates, folder: Path) -> Mapping[str, Template]:
+    """Compile all templates. A custom template replaces ours of the same name."""
+    loader = ChoiceLoader([FileSystemLoader(folder), PrefixLoader({OWN_PREFIX: own.loader}), own.loader])
+    environment = own.open(loader)
+    _require_readable(folder / name for name in own.files)
+    try:
+        return {name.removesuffix(".html"): environment.get_template(name) for name in own.files}
+    except TemplateSyntaxError as error:
+        raise ConfigurationError(f"{error.filename or folder}, line {error.lineno}: {error.message}") from error
+    except (TemplateError, OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{folder}: a template cannot be read: {error}") from error
+
+
+def _require_readable(files: Iterable[Path]) -> None:
+    """Refuse files that the loader would read without a bound, or take for absent."""
+    for file in files:
+        try:
+            if file.exists():
+                require_regular(file, MAX_TEMPLATE_BYTES)
+        except OSError as error:
+            raise ConfigurationError(f"{file}: the template cannot be read: {error.strerror or error}") from error
+
+
+class _CustomTemplates:
+    """The compiled templates of a folder, and what renders ours if one of them fails."""
+
+    def __init__(self, templates: Mapping[str, Template], folder: Path, fallback: Renderer) -> None:
+        self._templates = templates
+        self._folder = folder
+        self._fallback = fallback
+        #: The places of errors that are logged already.
+        self._logged = set[str]()
+
+    def render(self, template: str, context: Mapping[str, Any]) -> str:
+        """Render a page. If a custom template fails, log where, and render our own."""
+        try:
+            return self._templates[template].render(context)
+        except Exception as error:
+            place = self._find_place(error)
+            if place not in self._logged:
+                self._logged.add(place)
+                log.error("%s: the template failed (%s); the template of doi-proxy is used instead", place, error)
+            return self._fallback(template, context)
+
+    def check(self, template: str, context: Mapping[str, Any]) -> None:
+        """Render a page to find its errors. Raises ConfigurationError with the file and the line."""
+        try:
+            self._templates[template].render(context)
+        except Exception as error:
+            raise ConfigurationError(f"{self._find_place(error)}: the template failed: {error}") from error
+
+    def _find_place(self, error: Exception) -> str:
+        """The file of the custom templates, and the line, in which rendering failed."""
+        frames = [frame for frame in extract_tb(error.__traceback__) if str(self._folder) in frame.filename]
+        return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else f"{self._folder}"
+
 
 #: The file of the folder that says what the institution is, and the folders beside it.
 FILE: Final = "branding.toml"

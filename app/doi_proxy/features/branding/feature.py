@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from doi_proxy.features.feature import Opened
     from doi_proxy.system.check import Finding, Inspection
-    from doi_proxy.web.operations import Face
     from doi_proxy.web.pages import Pages
+    from doi_proxy.web.redirect import Face
 
 
 class BrandingSettings(SettingsGroup):

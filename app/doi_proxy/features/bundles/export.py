@@ -11,22 +11,29 @@ from typing import TextIO
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.bundles.bundle import BundleWriter
-from doi_proxy.features.bundles.name_lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
-from doi_proxy.features.bundles.output import OutputFile
-from doi_proxy.features.bundles.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
-from doi_proxy.features.bundles.visit_report import print_tally, stop_visit_on_signals, was_interrupted
+from doi_proxy.features.bundles.bundle import BundleWriter, OutputFile
+from doi_proxy.features.bundles.visit import (
+    MAX_REMEMBERED,
+    UniqueNames,
+    Visit,
+    VisitBounds,
+    VisitOutcome,
+    count_names,
+    print_tally,
+    read_lists,
+    resolve_dependencies,
+    stop_visit_on_signals,
+    was_interrupted,
+)
 from doi_proxy.features.command import CommandContext
 from doi_proxy.features.feature import Core, Observers
 from doi_proxy.resolver.destination import Destinations
-from doi_proxy.resolver.observer import ResolutionObserver
 from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolution import Origin, Resolution
+from doi_proxy.resolver.resolution import Origin, Resolution, ResolutionObserver
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.system.interruption import INTERRUPTED
+from doi_proxy.system.files import STANDARD_OUTPUT
 from doi_proxy.system.options import Settings
-from doi_proxy.system.progress import Bar, progress
-from doi_proxy.system.standard_streams import STANDARD_OUTPUT
+from doi_proxy.system.progress import INTERRUPTED, Bar, progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Bundles(Feature):
         path = self.context.settings.group(BundleSettings).seed
         if path is None:
             return ()
-        from doi_proxy.features.bundles.seed import Seed
+        from doi_proxy.features.bundles.import_bundle import Seed
 
         _require_file(path)
         settings = self.context.settings

@@ -20,10 +20,9 @@ from doi_proxy.features.bundles.import_bundle import (
     size_of,
 )
 from doi_proxy.features.command import AUTO, CommandContext, Importer, refuse_options
-from doi_proxy.system.interruption import run_job
+from doi_proxy.system.files import STANDARD_INPUT
 from doi_proxy.system.options import Settings
-from doi_proxy.system.progress import progress
-from doi_proxy.system.standard_streams import STANDARD_INPUT
+from doi_proxy.system.progress import progress, run_job
 
 BUNDLE: Final = "bundle"
 #: The bytes of a file by which its format is found.

@@ -7,7 +7,7 @@ from typing import Final
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import Command, CommandContext, read_prefix, set_usage, whole_number
-from doi_proxy.system.standard_streams import STANDARD_OUTPUT
+from doi_proxy.system.files import STANDARD_OUTPUT
 
 #: What a list of names can be.
 _LIST: Final = (
@@ -50,7 +50,7 @@ def _add_column(command: argparse.ArgumentParser) -> None:
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     from doi_proxy.features.bundles.export import ExportChoice, export
-    from doi_proxy.system.interruption import run_job
+    from doi_proxy.system.progress import run_job
 
     if namespace.lists and namespace.prefix:
         raise ConfigurationError("--from and --prefix cannot be used together; give one of them")
@@ -65,8 +65,8 @@ def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 
 def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from doi_proxy.features.bundles.warm import warm
-    from doi_proxy.system.interruption import run_job
+    from doi_proxy.features.bundles.visit import warm
+    from doi_proxy.system.progress import run_job
 
     return run_job(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))
 

@@ -3,24 +3,125 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TextIO
 
-from doi_names.name import HandleName
+from doi_names.name import DOIName, HandleName, InvalidName, NotUTF8
+from doi_names.presentation import read_typed
 from doi_proxy import errors
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.bundles.name_lists import NameItem, RefusedItem
+from doi_proxy.features.command import CommandContext
+from doi_proxy.list_formats.body import ListSource, read_items, require_files
+from doi_proxy.list_formats.lines import NO_DOI, ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
-from doi_proxy.resolver.options import Conditions, Negotiation
 from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolution import UNCONFIRMED, Origin, Resolution
+from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Negotiation, Origin, Resolution
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.system.progress import Bar
+from doi_proxy.system.files import STANDARD_INPUT
+from doi_proxy.system.progress import INTERRUPTED, SIGNALS, Bar, progress, shows_progress, stop_on_signals
 from doi_proxy.upstream.source import Priority
-from handle_protocol.answer import ResponseCode
+from handle_protocol.referral import ResponseCode
+
+#: Limit of a line, in bytes. A longer line is refused.
+MAX_LINE_BYTES: Final = 1024 * 1024
+#: Limit of the names that are remembered to find repeated ones: about 120 MB. Then the memory starts empty again.
+MAX_REMEMBERED: Final = 1_000_000
+#: Characters of an unreadable item that a message shows.
+_SHOWN: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedItem:
+    """An item of a list that is not a name: its place, its text, cut short, and the reason."""
+
+    place: str
+    text: str
+    reason: str
+
+
+NameItem = HandleName | RefusedItem
+
+
+class UniqueNames:
+    """The items of a list, with each name once: in its first spelling, compared by its canonical key."""
+
+    def __init__(self, items: Iterable[NameItem], most: int = MAX_REMEMBERED) -> None:
+        self._items = items
+        self._most = most
+        #: Names left out so far because they are repeated.
+        self.repeated = 0
+
+    def __iter__(self) -> Iterator[NameItem]:
+        seen: set[str] = set()
+        for item in self._items:
+            if isinstance(item, HandleName):
+                if item.key in seen:
+                    self.repeated += 1
+                    continue
+                if len(seen) >= self._most:
+                    seen.clear()
+                seen.add(item.key)
+            yield item
+
+
+def read_lists(paths: Sequence[str], *, column: str | None = None, any_handle: bool = False) -> Iterator[NameItem]:
+    """Read the names of lists, one list after the other. `-` is standard input.
+
+    The name of a file decides its format (list_formats/list_stream.py). Handles that are not DOI names or shortDOIs
+    need `any_handle`. Raises ConfigurationError now if a file does not exist, and during the iteration if it cannot be
+    read to its end.
+    """
+    require_files(paths)
+    return (
+        item
+        for path in paths
+        for item in _read_list(ListSource(path, column=column, max_line_bytes=MAX_LINE_BYTES), any_handle)
+    )
+
+
+def count_names(lists: Sequence[str], column: str | None, any_handle: bool) -> int | None:
+    """Count the names of lists. None if no bar is shown, or if a list cannot be read twice."""
+    if STANDARD_INPUT in lists or not shows_progress():
+        return None
+    return sum(1 for _ in UniqueNames(read_lists(lists, column=column, any_handle=any_handle)))
+
+
+def _read_list(source: ListSource, any_handle: bool) -> Iterator[NameItem]:
+    for item in read_items(source):
+        place = f"{source.path}, line {item.line}"
+        if not isinstance(item, ListItem):
+            if item.reason != NO_DOI:
+                yield RefusedItem(place, item.text.strip()[:_SHOWN], item.message)
+        elif item.text.strip():
+            yield _read_item(place, item, any_handle)
+
+
+def _read_item(place: str, item: ListItem, any_handle: bool) -> NameItem:
+    text = item.text
+    if item.found is not None:
+        return item.found.name
+    try:
+        if item.note is not None:
+            raise NotUTF8
+        return read_name(text, any_handle=any_handle)
+    except InvalidName as error:
+        return RefusedItem(place, text.strip()[:_SHOWN], error.message)
+
+
+def read_name(text: str, *, any_handle: bool = False) -> HandleName:
+    """Read a name in any presentation form. Raises InvalidName; without `any_handle`, NotADOI for other handles."""
+    name = read_typed(text)
+    if any_handle or name.is_doi or name.is_short_doi:
+        return name
+    return DOIName.parse(name.text)
+
 
 #: Limit of the tries of a query that was not sent because of the budget or the circuit breaker.
 MAX_TRIES: Final = 3
@@ -232,3 +333,59 @@ def _outcome(resolution: Resolution | None) -> VisitOutcome:
     answered = _ANSWERS[resolution.entry.answer.code]
     at_hand = resolution.origin in (Origin.HIT, Origin.LOCAL)
     return VisitOutcome.SKIPPED if at_hand and answered is VisitOutcome.RESOLVED else answered
+
+
+@contextmanager
+def stop_visit_on_signals(visit: Visit) -> Iterator[None]:
+    """Stop a visit as `stop_on_signals` does. The caller reports what was visited."""
+    with stop_on_signals(lambda number: visit.stop(_reason(number))):
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not was_interrupted(visit):
+                raise
+
+
+def was_interrupted(visit: Visit) -> bool:
+    """Whether a signal stopped the visit."""
+    return visit.stop_reason in map(_reason, SIGNALS)
+
+
+def _reason(number: signal.Signals) -> str:
+    return f"by {number.name}"
+
+
+def print_tally(tally: Tally, file: TextIO) -> None:
+    """Print the counts to `file`, and the messages to standard error."""
+    for line in tally.messages:
+        print(line, file=sys.stderr)
+    print(", ".join(f"{outcome.value} {tally.counts[outcome]}" for outcome in VisitOutcome), file=file)
+
+
+async def warm(context: CommandContext, lists: Sequence[str], *, column: str | None, limit: int | None) -> int:
+    """Fetch the names of lists that are not fresh in the store. Exit status 1 if one could not be verified."""
+    settings = context.settings
+    any_handle = settings.resolve == "any"
+    names = UniqueNames(read_lists(lists, column=column, any_handle=any_handle))
+    total = count_names(lists, column, any_handle)
+    async with context.stores.open_online() as parts:
+        bounds = VisitBounds(settings.upstream_max_concurrency, limit)
+        visit = Visit(parts.cache, parts.resolver, clock=time.time, bounds=bounds)
+        with progress("warming", total) as bar, stop_visit_on_signals(visit):
+            await visit.run(iter(names), bar)
+    print_tally(visit.tally, sys.stdout)
+    if names.repeated:
+        print(f"{names.repeated} names were repeated, and counted once", file=sys.stderr)
+    if visit.list_failure is not None:
+        raise visit.list_failure
+    if visit.stop_reason:
+        print(
+            f"stopped: {visit.stop_reason}; run the same command again to continue; it skips fresh names",
+            file=sys.stderr,
+        )
+    if was_interrupted(visit):
+        return INTERRUPTED
+    if not visit.tally.counts.total():
+        print("the lists have no names", file=sys.stderr)
+        return 1
+    return 1 if visit.tally.has_failures() else 0

@@ -12,11 +12,10 @@ from typing import Final
 from msgspec import structs
 
 from doi_proxy.web.freshness import find_tag, vary_by_encoding, weaken_tag
-from doi_proxy.web.negotiation import Coding, choose_coding
+from doi_proxy.web.negotiation import Coding, Varies, choose_coding
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import NOT_MODIFIED, Message, Reply, Send
 from doi_proxy.web.stage import Encoder
-from doi_proxy.web.variants import Varies
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -17,9 +17,8 @@ from urllib.parse import urlencode
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.command import Command, CommandContext, add_format, add_server, read_argument, set_usage
-from doi_proxy.proxy_client.exchange import ProxyFailure
-from doi_proxy.proxy_client.running_proxy import may_read, open_client
-from doi_proxy.system.standard_streams import print_json, printable
+from doi_proxy.proxy_client.exchange import ProxyFailure, may_read, open_client
+from doi_proxy.system.files import print_json, printable
 
 _PATH: Final = b"/admin/explain"
 #: The settings of the process that explains without a running proxy.
@@ -80,7 +79,7 @@ def _require_report(label: str, document: dict[str, Any]) -> dict[str, Any]:
     # Another release of the program can have other decisions, and another program can listen there.
     from pydantic import ValidationError
 
-    from doi_proxy.features.explain.models import ExplainReport
+    from doi_proxy.features.explain.explainer import ExplainReport
 
     try:
         ExplainReport.model_validate(document)

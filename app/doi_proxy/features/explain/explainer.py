@@ -5,31 +5,129 @@ The functions that decide are called. This module only puts their results into w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, Field
 
 from doi_names.name import HandleName
+from doi_proxy import errors
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import FAILURES, DoiProxyError, PrefixDenied, as_failure
-from doi_proxy.features.explain.models import DecisionName, DecisionReport, ExplainReport
-from doi_proxy.features.explain.rehearsal import RehearsedSource, rehearse
 from doi_proxy.features.feature import Context, Core
-from doi_proxy.resolver import claims
+from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.destination import Destination, Destinations, Kind
-from doi_proxy.resolver.options import ORDINARY
-from doi_proxy.resolver.resolution import Origin, Resolution, next_step
-from doi_proxy.upstream.guard import Guard
-from doi_proxy.upstream.routed import RoutedSource
-from doi_proxy.upstream.source import Refusal
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.operations import Face
+from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.prefix_chain import PrefixChain
+from doi_proxy.resolver.resolution import ORDINARY, Origin, Resolution, next_step
+from doi_proxy.resolver.resolver import Resolver
+from doi_proxy.upstream.budget import QUEUE_TIMEOUT
+from doi_proxy.upstream.guard import Guard, RoutedSource, find_last_answer, find_refusal
+from doi_proxy.upstream.source import Refusal, SealedSource, Source, UpstreamQuery
+from doi_proxy.web.redirect import Face
 from doi_proxy.web.request import Request
-from doi_proxy.web.request_path import NO_PARAMETERS
+from doi_proxy.web.request_path import NO_PARAMETERS, client_of
 from doi_proxy.web.responses import Message, Reply
 from doi_proxy.web.stage import NO_DETOUR, Detour
+from handle_protocol.referral import Answer
+
+#: The decisions, in the order in which a request meets them.
+DecisionName = Literal[
+    "admitted", "local record", "cache", "back-off", "budget", "upstream", "alias", "location", "target", "rule",
+    "headers",
+]  # fmt: skip
+
+
+class DecisionReport(BaseModel):
+    """One decision."""
+
+    decision: DecisionName
+    result: str = Field(description="The decision in a few words.", examples=["answer"])
+    reason: str = Field(description="What it was made from.")
+    settings: dict[str, str | None] = Field(description="The settings that it depends on, with secrets masked.")
+
+
+class ExplainReport(BaseModel):
+    """Why a client gets its answer about a name."""
+
+    doi: str = Field(examples=["10.1000/182"])
+    client: str = Field(description="The address of the client.", examples=["192.0.2.7"])
+    status: int | None = Field(description="The status that the client gets; null if the upstream decides it.")
+    location: str | None = Field(description="Where the redirect leads; null without one.")
+    decisions: list[DecisionReport] = Field(description="Every decision, in order.")
+
+
+#: The errors of queries that are not sent, by their tokens.
+_REFUSALS = {
+    error.token: error for error in (errors.BreakerOpen, errors.BudgetSpent, errors.NotInBundle, errors.UpstreamPaused)
+}
+
+
+class RehearsedSource:
+    """A source that sends nothing. It notes the first query that would be sent, and who refuses it."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.query: UpstreamQuery | None = None
+        #: Who refuses the query. None if it would be sent.
+        self.refusal: Refusal | None = None
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """Raises the error of the refusal, or UpstreamUnreachable for a query that would be sent."""
+        refusal = find_refusal(self._source, query.name)
+        if refusal is not None and refusal.by == "budget" and refusal.seconds <= QUEUE_TIMEOUT:
+            refusal = None
+        if self.query is None:
+            self.query, self.refusal = query, refusal
+        if refusal is None:
+            raise errors.UpstreamUnreachable("An explanation sends no query.")
+        raise _REFUSALS[refusal.reason](retry_after=refusal.seconds)
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+class _ReadOnlyFailures(FailureMemory):
+    """The failures that the service remembers. It remembers no other."""
+
+    def __init__(self, failures: FailureMemory, source: Source) -> None:
+        self._read, self._source = failures, source
+
+    def remember(self, key: str, error: errors.CouldNotVerify, now: float) -> None:
+        """Nothing is remembered."""
+
+    def forget(self, key: str) -> None:
+        """Nothing is forgotten."""
+
+    def find_recent(
+        self, key: str, now: float, seconds: float, _: Callable[[], float] = lambda: inf
+    ) -> errors.CouldNotVerify | None:
+        """See FailureMemory. The source of the rehearsal has no answers; that of the service has."""
+        return self._read.find_recent(key, now, seconds, partial(find_last_answer, self._source, HandleName(key)))
+
+    def find_refusal(self, key: str, now: float) -> errors.CouldNotVerify | None:
+        """See FailureMemory."""
+        return self._read.find_refusal(key, now)
+
+
+def rehearse(core: Core, clock: Callable[[], float]) -> tuple[Destinations, RehearsedSource]:
+    """The destinations of the service, over a source that sends nothing."""
+    source = core.upstream.source
+    rehearsed = RehearsedSource(source)
+    resolver = Resolver(
+        core.cache,
+        source if isinstance(source, SealedSource) else rehearsed,
+        clock,
+        options=core.resolver.options,
+        failures=_ReadOnlyFailures(core.resolver.failures, source),
+    )
+    resolver.local_records = core.resolver.local_records
+    return Destinations(resolver, PrefixChain(resolver), resolves=core.destinations.resolves), rehearsed
+
 
 _SETTINGS: Final[dict[DecisionName, tuple[str, ...]]] = {
     "local record": ("local_records",),

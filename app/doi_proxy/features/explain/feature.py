@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.features.feature import Opened
-    from doi_proxy.web.operations import Face
+    from doi_proxy.web.redirect import Face
 
 EXPLAIN_PATH: Final = "/admin/explain"
 

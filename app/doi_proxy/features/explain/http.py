@@ -9,12 +9,11 @@ from fastapi import FastAPI, Query, Request
 from doi_names.presentation import read_typed
 from doi_proxy.endpoints.operators import audit
 from doi_proxy.errors import InvalidParameter
-from doi_proxy.features.explain.explainer import ExplainedRequest, Explainer
+from doi_proxy.features.explain.explainer import ExplainedRequest, Explainer, ExplainReport
 from doi_proxy.features.explain.feature import EXPLAIN_PATH
-from doi_proxy.features.explain.models import ExplainReport
 from doi_proxy.features.feature import Context, Core
-from doi_proxy.web.client_network import read_address
-from doi_proxy.web.operations import Face
+from doi_proxy.web.redirect import Face
+from doi_proxy.web.request_path import read_address
 
 #: The client of a request that names none, and the Accept of a browser.
 THIS_MACHINE: Final = "127.0.0.1"

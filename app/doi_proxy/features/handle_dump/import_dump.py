@@ -18,8 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from doi_names.errors import InvalidName
-from doi_names.name import HandleName
+from doi_names.name import HandleName, InvalidName
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import CommandContext, Importer, refuse_options
 from doi_proxy.features.feature import require_libraries
@@ -27,13 +26,11 @@ from doi_proxy.features.handle_dump.feature import HandleDump
 from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.file_text import read_records
 from doi_proxy.features.local_records.files import FileBounds, read_files
-from doi_proxy.system.files import Replacement, explain_failure, open_regular, write_output
+from doi_proxy.system.files import Replacement, explain_failure, list_toml_files, open_regular, write_output
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.toml_text import FileProblem
-from doi_proxy.system.watched_files import list_toml_files
-from handle_protocol.dump import DumpRecord, read_dump
-from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
+from handle_protocol.dump import DumpRecord, InvalidDump, MalformedMessage, SignatureInvalid, read_dump
 
 #: The largest key that is remembered to verify signatures, all of them with their names, and signatures of one record.
 #: A key of 8,192 bits, the longest that is verified, has three numbers of 1 KiB at most.
@@ -164,7 +161,7 @@ def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[_Flaw]]:
 
 def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
     """The public keys of the dump by "index:HANDLE". The whole dump is read, so one that is not complete ends here."""
-    from handle_protocol.value_signature import read_value_data  # noqa: PLC0415 - it loads the library of signatures
+    from handle_protocol.signature_chain import read_value_data  # noqa: PLC0415 - it loads the library of signatures
 
     keys: dict[str, bytes] = {}
     room = _MAX_KEYS_BYTES
@@ -238,7 +235,7 @@ class _Records:
 
         Returns the number of signatures, and of those that are verified. Raises UnusableRecord.
         """
-        from handle_protocol.value_signature import read_signature, read_value_data  # noqa: PLC0415 - see _read_keys
+        from handle_protocol.signature_chain import read_signature, read_value_data  # noqa: PLC0415 - see _read_keys
 
         signatures = [value for value in values.values() if value["type"].upper() == "HS_SIGNATURE"]
         if len(signatures) > _MAX_SIGNATURES:

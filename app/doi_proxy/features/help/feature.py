@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.features.feature import Opened
-    from doi_proxy.web.operations import Face
+    from doi_proxy.web.redirect import Face
 
 
 class Help(Feature):
@@ -25,7 +25,7 @@ class Help(Feature):
         """See Feature."""
         from markupsafe import Markup
 
-        from doi_proxy.web.ways import Way
+        from doi_proxy.web.pages import Way
 
         target, ways = "https://example.org/", (Way(Markup("Ask:"), (Markup("us"),)),)
         facts = {"target": target, "host": "example.org", "agency": "Crossref", "changed": "1 March 2026"}
@@ -44,7 +44,7 @@ class Help(Feature):
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the page."""
         from doi_proxy.features.help.page import HelpPage
-        from doi_proxy.store.url import find_store_file
+        from doi_proxy.store.file import find_store_file
 
         store = find_store_file(self.context.settings.store_url)
         HelpPage(opened.core, store, self.context.clock, opened.admit).add_to(app, face)

@@ -11,26 +11,21 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
-from doi_names.errors import InvalidName
-from doi_names.name import HandleName
-from doi_names.presentation import read_path
-from doi_names.uri import url_path
-from doi_proxy.endpoints.own_pages import language_of, no_file, own_page
+from doi_names.name import HandleName, InvalidName
+from doi_names.presentation import read_path, url_path
+from doi_proxy.endpoints.operators import language_of, no_file, own_page
 from doi_proxy.errors import CouldNotVerify, PrefixDenied
 from doi_proxy.features.feature import Core
-from doi_proxy.features.sqlite.earlier_targets import EarlierTarget, read_earlier_targets
-from doi_proxy.resolver.claims import Standing, find_standing
-from doi_proxy.resolver.options import Conditions
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.date import write_moment, write_timestamp
+from doi_proxy.features.sqlite.writer import EarlierTarget, read_earlier_targets
+from doi_proxy.resolver.resolution import Conditions, Standing, find_standing
 from doi_proxy.web.freshness import NO_STORE, failure_token
 from doi_proxy.web.name_pages import note_stale
-from doi_proxy.web.negotiation import wants_page
-from doi_proxy.web.operations import Face
-from doi_proxy.web.pages import PageLink, show_stale
+from doi_proxy.web.negotiation import wants_page, write_moment, write_timestamp
+from doi_proxy.web.pages import PageLink, external, show_stale
+from doi_proxy.web.redirect import Face
+from doi_proxy.web.request_path import client_of
 from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, find_target, host_of_address, web_address
-from doi_proxy.web.ways import external
-from handle_protocol.record import Record
+from handle_protocol.value import Record
 
 HELP_PATH: Final = "/help/"
 #: Reads of earlier targets that run or wait, and those of one client.

@@ -14,10 +14,9 @@ import ada_url
 import msgspec
 
 from doi_names.name import HandleName, fold
-from doi_names.percent import encode
-from doi_names.uri import component, url_path
-from doi_proxy.resolver.options import NO_FACTS, ClientFact
-from doi_proxy.resolver.target_url import web_target
+from doi_names.presentation import component, encode, url_path
+from doi_proxy.resolver.resolution import NO_FACTS, ClientFact
+from doi_proxy.resolver.target import web_target
 
 #: The value of a reader's choice that wants no service.
 NO_SERVICE: Final = "none"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.system.check import Finding, Inspection
-    from doi_proxy.web.operations import Face
+    from doi_proxy.web.redirect import Face
 
 
 class LibrarySettings(SettingsGroup):

@@ -12,9 +12,9 @@ from typing import Final
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.library.copy import LibraryRules
 from doi_proxy.features.library.rules import RulesFile, read_rules
-from doi_proxy.store.last_good import NOT_KEPT, LastGood
+from doi_proxy.store.file import NOT_KEPT, LastGood
+from doi_proxy.system.files import UnreadableFile, WatchedFiles, read_text_file, take_stamp
 from doi_proxy.system.toml_text import FileProblem
-from doi_proxy.system.watched_files import UnreadableFile, WatchedFiles, read_text_file, take_stamp
 
 log = logging.getLogger(__name__)
 

@@ -13,17 +13,13 @@ from doi_names.name import HandleName
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.library import copy
 from doi_proxy.resolver.destination import Destination
-from doi_proxy.resolver.options import NO_FACTS
 from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.system.meter import CounterData
-from doi_proxy.web.client_network import read_address
-from doi_proxy.web.conditions import conditions_for_others
-from doi_proxy.web.header import Header
-from doi_proxy.web.negotiation import preferred_languages, wants_page
+from doi_proxy.resolver.resolution import NO_FACTS
+from doi_proxy.system.check import CounterData
+from doi_proxy.web.negotiation import Varies, preferred_languages, wants_page
 from doi_proxy.web.request import Request
-from doi_proxy.web.request_path import Parameters
-from doi_proxy.web.stage import NO_DETOUR, Detour, Explanation, Stage
-from doi_proxy.web.variants import Varies
+from doi_proxy.web.request_path import Header, Parameters, read_address
+from doi_proxy.web.stage import NO_DETOUR, Detour, Explanation, Stage, conditions_for_others
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"

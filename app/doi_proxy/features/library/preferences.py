@@ -7,15 +7,15 @@ from typing import Any, Final
 from fastapi import FastAPI, Response
 from fastapi import Request as FastAPIRequest
 
-from doi_proxy.endpoints.fastapi_errors import respond
+from doi_proxy.endpoints.operators import respond
 from doi_proxy.errors import DoiProxyError, InvalidParameter
 from doi_proxy.features.library.copy import NO_SERVICE
 from doi_proxy.features.library.feature import CrossSiteForm
 from doi_proxy.features.library.library import Library, write_cookie
-from doi_proxy.resolver.options import ClientFact
+from doi_proxy.resolver.resolution import ClientFact
 from doi_proxy.web.freshness import NO_STORE, vary
-from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import Link, PageLink, Pages
+from doi_proxy.web.redirect import Face
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Reply, page
 from doi_proxy.web.shown_values import host_of_address

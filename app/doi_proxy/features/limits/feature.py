@@ -12,14 +12,12 @@ from pydantic import Field
 
 from doi_proxy.errors import ConfigurationError, TooManyRequests
 from doi_proxy.features.feature import Feature
-from doi_proxy.system.background import Service
+from doi_proxy.system.check import Service
 from doi_proxy.system.options import MAX_RATE, RELOADED, SettingsGroup
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part
-    from doi_proxy.features.limits.denials import Denials
-    from doi_proxy.features.limits.limits import ClientLimits
-    from doi_proxy.features.limits.list_file import ListFile
+    from doi_proxy.features.limits.limits import ClientLimits, Denials, ListFile
     from doi_proxy.system.check import Finding, Inspection
     from doi_proxy.system.options import Settings
 
@@ -89,7 +87,7 @@ class Limits(Feature, Service):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Lists of networks that cannot be used."""
-        from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
+        from doi_proxy.features.limits.limits import allowed_clients, denied_clients
         from doi_proxy.system.check import Finding
 
         settings, store_url = inspection.settings.group(LimitSettings), inspection.settings.store_url
@@ -105,11 +103,9 @@ class Limits(Feature, Service):
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """The stage that admits clients. Raises ConfigurationError for a list that cannot be read."""
-        from doi_proxy.features.limits.denials import Denials
-        from doi_proxy.features.limits.limits import ClientLimits
-        from doi_proxy.features.limits.list_file import allowed_clients, denied_clients
+        from doi_proxy.features.limits.limits import ClientLimits, Denials, allowed_clients, denied_clients
         from doi_proxy.rationing.client_buckets import Rate
-        from doi_proxy.system.meter import REFUSED
+        from doi_proxy.system.check import REFUSED
 
         context = self.context
 

@@ -6,20 +6,123 @@ Networks are in memory alone: this module writes none into a log, a store or a m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from doi_proxy.errors import ClientDenied, RateExceeded, TooManyRequests
+from doi_proxy.errors import ClientDenied, ConfigurationError, InvalidParameter, RateExceeded, TooManyRequests
 from doi_proxy.features.limits.feature import TooManyBypasses
-from doi_proxy.features.limits.list_file import ListFile
-from doi_proxy.networks.network_list import NetworkList
-from doi_proxy.rationing.accounts import FORGEABLE
-from doi_proxy.rationing.client_buckets import Account, ClientBuckets, Rate
-from doi_proxy.web.client_network import client_of
+from doi_proxy.networks.allowed_addresses import NetworkList, parse_allowed, parse_denied, read_network_file
+from doi_proxy.rationing.client_buckets import FORGEABLE, Account, ClientBuckets, Rate
+from doi_proxy.store.file import LastGood
+from doi_proxy.web.request_path import client_of
 from doi_proxy.web.stage import Admission, Explanation
+
+#: Networks that can be denied at the same time. `client_deny_file` holds more.
+MAX_DENIALS: Final = 1_000
+
+
+class Denials:
+    """The end of each denial by its network, in seconds of the timer."""
+
+    def __init__(self, timer: Callable[[], float], apply: Callable[[Collection[str]], None]) -> None:
+        """`apply` gets the networks after each change.
+
+        `timer` is monotonic. A clock that is set back would prolong denials.
+        """
+        self._timer = timer
+        self._apply = apply
+        self._ends: dict[str, float] = {}
+
+    def deny(self, network: str, seconds: float) -> None:
+        """Deny a network, or with 0 seconds allow it again. Raises InvalidParameter for too many."""
+        self.refresh()
+        ends = {denied: end for denied, end in self._ends.items() if denied != network}
+        if seconds > 0:
+            ends[network] = self._timer() + seconds
+        if len(ends) > MAX_DENIALS:
+            raise InvalidParameter(f"{MAX_DENIALS} networks are denied already; add this one to client_deny_file.")
+        self._use(ends)
+
+    def list(self) -> Mapping[str, float]:
+        """The seconds that are left of each denial in force."""
+        self.refresh()
+        now = self._timer()
+        return {network: end - now for network, end in self._ends.items()}
+
+    def refresh(self) -> None:
+        """Drop the denials that have ended."""
+        now = self._timer()
+        self._use({network: end for network, end in self._ends.items() if end > now})
+
+    def _use(self, ends: dict[str, float]) -> None:
+        if ends != self._ends:
+            self._ends = ends
+            self._apply(ends)
+
+
+log = logging.getLogger(__name__)
+
+
+class ListFile:
+    """One file of networks. Without a path, its list is empty."""
+
+    def __init__(self, path: Path | None, parse: Callable[[str, Path], NetworkList], last_good: LastGood) -> None:
+        self.path = path
+        #: Whether the file could not be used when it was read last.
+        self.is_broken = False
+        self._parse = parse
+        self._last_good = last_good
+
+    def read(self) -> NetworkList:
+        """The networks of the file. Raises ConfigurationError."""
+        if self.path is None:
+            return NetworkList()
+        self.is_broken = True
+        text, networks = self.examine(self.path)
+        self.is_broken = False
+        self._last_good.keep(self.path, text)
+        return networks
+
+    def examine(self, path: Path) -> tuple[str, NetworkList]:
+        """The text and the networks of a file, which is not kept. Raises ConfigurationError."""
+        text = read_network_file(path)
+        return text, self._parse(text, path)
+
+    def load(self) -> NetworkList:
+        """The networks at the start: the last good ones of a broken file. Raises ConfigurationError without any."""
+        try:
+            return self.read()
+        except ConfigurationError as error:
+            kept = self._find_last_good()
+            if kept is None:
+                raise
+            log.error("%s; the last good list is in force, correct the file", error.message)
+            return kept
+
+    def _find_last_good(self) -> NetworkList | None:
+        """The last good networks. None without any that can be used."""
+        copy = None if self.path is None else self._last_good.find(self.path)
+        if copy is not None:
+            with suppress(ConfigurationError):
+                return self.examine(copy)[1]
+        return None
+
+
+def allowed_clients(path: Path | None, store_url: str) -> ListFile:
+    """The file `client_allow_file`."""
+    return ListFile(path, parse_allowed, LastGood(store_url, "client-allow", "txt"))
+
+
+def denied_clients(path: Path | None, store_url: str) -> ListFile:
+    """The file `client_deny_file`."""
+    return ListFile(path, parse_denied, LastGood(store_url, "client-deny", "txt"))
+
 
 #: The names of the limits, in RateLimit headers and in metrics.
 RATE: Final = "rate"

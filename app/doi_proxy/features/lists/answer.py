@@ -13,20 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from doi_proxy.endpoints.fair_lock import FairLock
+from doi_proxy.endpoints.operators import FairLock
 from doi_proxy.errors import Quota
-from doi_proxy.features.lists.batch import Batches, BatchInput
+from doi_proxy.features.lists.batch import Batches, BatchInput, BatchOptions
 from doi_proxy.features.lists.feature import TooManyBatches
-from doi_proxy.features.lists.name_lookup import BatchOptions
 from doi_proxy.features.lists.verdict import ListRow, read_input
-from doi_proxy.list_formats.body import (
-    BodyBuffer,
-    BodyFormat,
-    ListCounter,
-    ListLimits,
-    decompress_body,
-    read_list_body,
-)
+from doi_proxy.list_formats.body import BodyBuffer, BodyFormat, ListCounter, ListLimits, decompress_body, read_list_body
 from doi_proxy.list_formats.extraction import decode_text, find_names_of, write_position
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeGuard
+from typing import Final, Literal, TypeGuard
 
-from doi_names.errors import InvalidName
-from doi_names.name import HandleName
-from doi_names.presentation import read
+from doi_names.name import HandleName, InvalidName, fold
+from doi_names.presentation import read, read_typed_name
 from doi_names.suggestion import Reading, Suggestion
-from doi_names.typed_name import read_typed_name
+from doi_proxy import errors
 from doi_proxy.errors import FAILURES, CouldNotVerify, as_failure
 from doi_proxy.features.feature import Core
-from doi_proxy.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptions, UpstreamWait
 from doi_proxy.features.lists.verdict import (
     GOOD,
     Judgement,
@@ -37,10 +35,207 @@ from doi_proxy.features.lists.verdict import (
 )
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
+from doi_proxy.list_formats.body import ListSource, read_items
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
-from doi_proxy.resolver.options import Conditions
+from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Origin
+from doi_proxy.system.files import STANDARD_INPUT
 from doi_proxy.system.options import Settings
+from doi_proxy.upstream.guard import UNSENT_OUTCOMES
+from doi_proxy.upstream.source import ClientNetwork, Priority
+
+#: The registration agency: not looked up, from the cache alone, or with queries about prefixes.
+AgencySource = Literal["none", "cached", "any"]
+#: Prefixes that are remembered. A list of 100,000 names has about 3,000.
+MAX_PREFIXES: Final = 10_000
+#: Answers that do not show that the upstream works.
+_WITHOUT_QUERY = frozenset({Origin.HIT, Origin.LOCAL}) | UNCONFIRMED
+#: Failures without an attempt to query the upstream.
+_UNRELATED = (errors.NotCached, errors.NotInBundle, errors.PrefixDenied)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchBounds:
+    """The limits of one batch."""
+
+    #: Lookups that are under way.
+    concurrency: int
+    #: Seconds that names wait while the upstream accepts no queries, from its first failure since an answer.
+    timeout: float
+    #: Inputs that wait for their rows.
+    window: int = 256
+    #: Memory for judgements that the cache does not keep, in bytes: a repeated name is not looked up again.
+    memory_bytes: int = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What a caller requests about each name."""
+
+    #: The client that upstream queries are charged to.
+    client: ClientNetwork = None
+    #: Whether the cache alone answers. A name outside the cache is unverified.
+    only_cached: bool = False
+    #: Whether the inputs are names as they are. Otherwise "%" begins an escape.
+    literal: bool = False
+    #: Whether rows have suggestions.
+    suggests: bool = False
+    #: Whether suggested names are looked up.
+    checks: bool = False
+    #: Whether rows say if their reference is about the work.
+    matches: bool = False
+    #: Whether the rows end before the next whose suggestions are checked, or whose reference is compared.
+    is_stopped: Callable[[], bool] = lambda: False
+    agency: AgencySource = "cached"
+    #: The priority of queries about names.
+    priority: Priority = Priority.BULK
+
+
+def agency_source(fields: Sequence[str], *, is_named: bool, only_cached: bool) -> AgencySource:
+    """Where agencies come from. Prefixes are queried only for a caller that names the member of a row."""
+    if "ra" not in fields:
+        return "none"
+    return "any" if is_named and not only_cached else "cached"
+
+
+class UpstreamWait:
+    """The time since which the upstream has accepted no query of a batch. All names of the batch share the timeout.
+
+    With a timeout for each name, a list of 100,000 names would take days while the upstream is down.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._since: float | None = None
+        self._is_broken = False
+
+    def record_answer(self, origin: Origin) -> None:
+        """A name has been answered."""
+        if origin not in _WITHOUT_QUERY:
+            self._since = None
+            self._is_broken = False
+
+    def record_failure(self, error: errors.CouldNotVerify, began: float, now: float) -> float:
+        """A lookup that began at `began` has failed. Returns the seconds that its name may still wait, at least 0."""
+        if isinstance(error, _UNRELATED):
+            return 0.0
+        if error.concerns_name:
+            # The upstream has answered, so it works for other names; not if this was the probe of an open breaker:
+            # an upstream that fails for every name would hold a list for 15 s a name.
+            self._since = self._since if self._is_broken else None
+            return 0.0
+        self._is_broken = self._is_broken or isinstance(error, errors.BreakerOpen)
+        if self._since is None:
+            self._since = began
+        return max(0.0, self._timeout - (now - self._since))
+
+
+class AgencyLookup:
+    """Finds agencies in the records of prefixes and service handles."""
+
+    def __init__(self, destinations: Destinations, options: BatchOptions) -> None:
+        self._prefixes = destinations.prefixes
+        self._is_off = options.agency == "none"
+        only_cached = options.agency == "cached"
+        self._conditions = Conditions(priority=Priority.BULK, client=options.client, only_cached=only_cached)
+        self._agencies: dict[str, str | None] = {}
+
+    def is_known(self, name: HandleName) -> bool:
+        """Whether `find_now` has the answer, so `find` is not needed."""
+        return self._is_off or fold(name.prefix) in self._agencies
+
+    def find_now(self, name: HandleName) -> str | None:
+        """The agency of a name whose prefix was looked up. None if it is not known."""
+        return self._agencies.get(fold(name.prefix))
+
+    async def find(self, name: HandleName) -> str | None:
+        """The agency of a name. None if it is not known. A prefix without an answer is not looked up again."""
+        if self.is_known(name):
+            return self.find_now(name)
+        try:
+            agency = await self._prefixes.find_agency(name.prefix, self._conditions)
+        except (errors.CouldNotVerify, InvalidName):
+            agency = None
+        if len(self._agencies) >= MAX_PREFIXES:
+            self._agencies.clear()
+        self._agencies[fold(name.prefix)] = agency
+        return agency
+
+
+#: Rows before the remaining time is estimated.
+_FIRST_ROWS: Final = 20
+#: Distinct names that are counted, about 100 MB. A longer list has no estimate.
+MAX_COUNTED: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ListSize:
+    """The number of items of the lists, and of distinct ones among them."""
+
+    items: int
+    distinct: int
+
+
+def count_lists(sources: Iterable[ListSource]) -> ListSize | None:
+    """Count the items of lists. None if a list cannot be read twice, is too long, or is a document."""
+    total, distinct = 0, set[str]()
+    for source in sources:
+        if source.path == STANDARD_INPUT or source.is_document:
+            return None
+        for item in read_items(source):
+            total += 1
+            if isinstance(item, ListItem):
+                distinct.add(fold(item.text.strip()))
+            if len(distinct) > MAX_COUNTED:
+                return None
+    return ListSize(total, len(distinct))
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The rows of a run, at least one, with the seconds and the upstream queries that they took."""
+
+    rows: int
+    seconds: float
+    queries: int
+
+
+def estimate_seconds(size: ListSize, left: int, effort: Effort, queries_a_second: float | None) -> float:
+    """The remaining time for the `left` last items of a list.
+
+    We assume the rest is as slow as the rows so far, and no faster than the budget. It needs as many queries as the
+    rows so far, but at most one for each distinct name.
+    """
+    pace = left * effort.seconds / effort.rows
+    if queries_a_second is None:
+        return pace
+    queries_left = left * min(size.distinct / size.items, effort.queries / effort.rows)
+    return max(pace, queries_left / queries_a_second)
+
+
+class RemainingTime:
+    """Estimates the time that is left for a list, which the upstream queries of this run decide too.
+
+    `queries_a_second` is the rate of the budget, None if this process sends no queries.
+    """
+
+    def __init__(self, size: ListSize, queries_a_second: float | None) -> None:
+        self.size = size
+        self._rate = queries_a_second
+        self._queries = 0
+
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """See RecordQuery. Only queries that were sent count."""
+        if outcome not in UNSENT_OUTCOMES:
+            self._queries += 1
+
+    def estimate(self, done: float, left: float, seconds: float) -> float | None:
+        """See Estimate."""
+        # A list that grew after it was counted has more rows than items.
+        if not _FIRST_ROWS <= done <= self.size.items:
+            return None
+        return estimate_seconds(self.size, int(left), Effort(int(done), seconds, self._queries), self._rate)
+
 
 #: Lookups of one list that are under way: half of the places at an upstream, which is the share of lists.
 CONCURRENCY: Final = 8

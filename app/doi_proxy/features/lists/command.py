@@ -14,7 +14,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import Command, CommandContext, add_server
 
 if TYPE_CHECKING:
-    from doi_proxy.proxy_client.server import ProxyServer
+    from doi_proxy.proxy_client.exchange import ProxyServer
 
 #: The formats of a list and of the rows.
 INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv", "docx")
@@ -118,7 +118,7 @@ def _verdicts(text: str) -> tuple[str, ...]:
 
 def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Resolve lists. Exit status 0 if all names resolve, to their works, else 1; 2 for wrong arguments or settings."""
-    from doi_proxy.system.interruption import run_job
+    from doi_proxy.system.progress import run_job
 
     return run_job(run_choice(context, read_choice(namespace)))
 
@@ -126,8 +126,8 @@ def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
 async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
     """See `resolve`."""
     if choice.again:
-        from doi_proxy.features.lists.again import resolve_again
-        from doi_proxy.system.interruption import INTERRUPTED
+        from doi_proxy.features.lists.resolve_lists import resolve_again
+        from doi_proxy.system.progress import INTERRUPTED
 
         status = await resolve_again(context, choice)
         if status == INTERRUPTED or not (choice.lists or choice.names):
@@ -139,9 +139,9 @@ async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     """The arguments of the command. Raises ConfigurationError for a bad URL."""
-    from doi_names.typed_name import is_name
-    from doi_proxy.list_formats.list_stream import exists
-    from doi_proxy.proxy_client.server import parse_server
+    from doi_names.presentation import is_name
+    from doi_proxy.list_formats.body import exists
+    from doi_proxy.proxy_client.exchange import parse_server
 
     lists = namespace.lists or (() if namespace.again else ("-",))
     names = tuple(argument for argument in namespace.lists if is_name(argument) and not exists(argument))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from doi_proxy.features.feature import Core, Opened, Others
     from doi_proxy.features.lists.answer import BatchService
-    from doi_proxy.web.operations import Face
+    from doi_proxy.web.redirect import Face
 
 #: Long lists that one process answers at a time, beside twice as many short ones. 16 clients that send all they
 #: may, and never read, take less than 100 MB (`python -m bench.attacks unread`).
@@ -44,7 +44,7 @@ class Lists(Feature):
     def samples(cls) -> dict[str, dict[str, Any]]:
         """See Feature."""
         from doi_proxy.features.lists.references.result import CheckedReference, Result
-        from doi_proxy.web.date import write_date
+        from doi_proxy.web.negotiation import write_date
 
         rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
         result = Result(rows, b"10.1000/182", "references.txt")
@@ -59,7 +59,7 @@ class Lists(Feature):
         from doi_proxy.features.metadata.feature import Metadata
         from doi_proxy.features.suggestions.feature import Suggestions
         from doi_proxy.list_formats.body import ListLimits
-        from doi_proxy.system.meter import REFUSED, CounterData
+        from doi_proxy.system.check import REFUSED, CounterData
 
         names, compare = others[Suggestions].names, others[Metadata].compare
         verdicts = tuple(verdict.value for verdict in Verdict)

@@ -9,20 +9,18 @@ from typing import Annotated, Any, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from doi_names.repair.table import Confidence
-from doi_proxy.endpoints.problem_responses import problem_responses
-from doi_proxy.endpoints.suggestion_model import ReadingModel, SuggestionModel
+from doi_names.repair.exploration import Confidence
+from doi_proxy.endpoints.operators import ReadingModel, SuggestionModel, problem_responses
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.features.lists.answer import BatchRequest, BatchService, RowsAnswer
+from doi_proxy.features.lists.batch import BatchOptions, agency_source
 from doi_proxy.features.lists.feature import RESOLVE_PATH
-from doi_proxy.features.lists.name_lookup import BatchOptions, agency_source
 from doi_proxy.features.lists.verdict import Match, read_fields
 from doi_proxy.list_formats.body import LIST_BODY, LIST_TYPES, BodyFormat, read_body_format
 from doi_proxy.list_formats.extraction import TEXT_TYPES
 from doi_proxy.list_formats.streamed_answer import choose_output
 from doi_proxy.list_formats.writing import JsonLinesWriter
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.media_types import CSV, TEXT
+from doi_proxy.web.request_path import CSV, TEXT, client_of
 
 
 class RowModel(BaseModel):

@@ -70,7 +70,7 @@ class LocalRecordFiles(Feature):
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Watch the files."""
-        from doi_proxy.system.meter import GaugeData
+        from doi_proxy.system.check import GaugeData
 
         files, about = self._files, "Problems found in the files of local records by the last reading."
         core.meter.gauge(

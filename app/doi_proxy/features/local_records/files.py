@@ -12,8 +12,8 @@ from typing import Any, Final
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.local_records.file_text import read_records
 from doi_proxy.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
-from doi_proxy.store.last_good import NOT_KEPT, LastGood
-from doi_proxy.system import watched_files
+from doi_proxy.store.file import NOT_KEPT, LastGood
+from doi_proxy.system import files as watched_files
 from doi_proxy.system.toml_text import FileProblem
 
 log = logging.getLogger(__name__)

@@ -12,14 +12,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from doi_names.name import HandleName, fold
-from doi_names.prefix_record import PREFIX_RECORDS
-from doi_names.uri import component, url_path
+from doi_names.name import PREFIX_RECORDS, HandleName, fold
+from doi_names.presentation import component, url_path
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import PrefixDenied
 from doi_proxy.resolver.resolution import MAX_ALIASES, Origin, Resolution, Tombstone
 from doi_proxy.system.toml_text import FileProblem
-from handle_protocol.answer import Answer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 #: Placeholders in the target of a prefix: the whole name, and its part after the first slash, both percent-encoded.
 DOI_PLACEHOLDER: Final = "{doi}"

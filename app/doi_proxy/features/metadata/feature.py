@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.system.meter import CounterData
+from doi_proxy.system.check import CounterData
 from doi_proxy.system.options import Settings, SettingsGroup
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ class Metadata(Feature):
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open what fetches works."""
-        from doi_proxy.features.metadata.opening import open_works
-        from doi_proxy.features.metadata.section import WorkSection
+        from doi_proxy.features.metadata.works import WorkSection, open_works
 
         count = core.meter.counter(_FETCHES)
         service = open_works(self.context.settings, core, count, self.context.clock)
@@ -75,7 +74,7 @@ async def open_comparison(settings: Settings, core: Core, *, waits: bool = False
     if not Metadata.is_on(settings):
         yield None
         return
-    from doi_proxy.features.metadata.opening import open_works
+    from doi_proxy.features.metadata.works import open_works
 
     service = open_works(settings, core, waits=waits)
     await service.works.load()

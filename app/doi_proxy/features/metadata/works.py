@@ -5,32 +5,42 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cachetools import LRUCache, TTLCache
 
 from doi_names.name import HandleName
-from doi_proxy.cache.purges import scopes_of
-from doi_proxy.cache.purging import WORKS
+from doi_proxy.cache.missed import WORKS
+from doi_proxy.cache.store import scopes_of
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import FAILURES
-from doi_proxy.features.metadata.client import CSL, FETCH_TIMEOUT, ServerFailure
-from doi_proxy.features.metadata.csl import Work, read_work
-from doi_proxy.features.metadata.kept import KeptWork, read_works, write_works
-from doi_proxy.features.metadata.match import Match, match
+from doi_proxy.features.feature import Core
+from doi_proxy.features.metadata.client import (
+    CSL,
+    FETCH_TIMEOUT,
+    KeptWork,
+    MetadataClient,
+    ServerFailure,
+    read_works,
+    write_works,
+)
+from doi_proxy.features.metadata.match import Match, Work, match, read_work
+from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
-from doi_proxy.resolver.location_choice import matches
-from doi_proxy.resolver.metadata_format import name_media_type
-from doi_proxy.resolver.options import Conditions, ResolveOptions
+from doi_proxy.resolver.resolution import Conditions, ResolveOptions, name_media_type
 from doi_proxy.resolver.single_flight import Replaced
-from doi_proxy.resolver.target import href
-from doi_proxy.resolver.target_url import web_target
+from doi_proxy.resolver.target import href, matches, web_target
+from doi_proxy.system.check import Service
+from doi_proxy.system.options import Settings
+from doi_proxy.system.version import read_version
 from doi_proxy.upstream.budget import Budget, TokenBucket
+from doi_proxy.upstream.client import identify
 from doi_proxy.upstream.source import ClientNetwork, Priority
 from doi_proxy.web.negotiation import negotiate
+from doi_proxy.web.stage import PageKind, Section
 
 #: Works in memory: about 1 KB each with their names.
 MAX_WORKS: Final = 10_000
@@ -212,3 +222,81 @@ class Works:
                 if url is not None:
                     return web_target(name_media_type(url.strip(), CSL))
         return None
+
+
+#: Seconds between two writes of the note.
+_SAVE_INTERVAL: Final = 60.0
+
+
+class OpenWorks(Service):
+    """The works of one process, and the client that fetches them."""
+
+    def __init__(self, works: Works, client: MetadataClient, cache: TieredStore) -> None:
+        self.works = works
+        self._cache = cache
+        self._client = client
+
+    async def run(self) -> None:
+        """Take the works of the store into memory, and add new ones to them. At the end, the cache is still open."""
+        await self._cache.wait_for_store()
+        await self.works.load()
+        try:
+            while True:
+                await asyncio.sleep(_SAVE_INTERVAL)
+                await self.works.save()
+        finally:
+            await self.works.save()
+
+    async def stop(self) -> None:
+        """End the fetches, and close the connections."""
+        await self.works.stop()
+        await self._client.aclose()
+
+
+def open_works(
+    settings: Settings,
+    core: Core,
+    count: Callable[[str], None] = lambda result: None,
+    clock: Callable[[], float] = time.time,
+    *,
+    waits: bool = False,
+) -> OpenWorks:
+    """The works, which are paid from the share of the budget for what no client requested. Raises ConfigurationError.
+
+    `count` is called with the result of each fetch. `clock` is in seconds since the epoch. With `waits`, a fetch
+    waits until there is room in that share.
+    """
+    allowed = AllowedAddresses(settings.upstream_private_servers)
+    authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
+    identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
+    client = MetadataClient(allowed, identity, authorities)
+    budget = FetchBudget(core.background, core.upstream.budget, waits=waits)
+    return OpenWorks(Works(core.destinations, client.fetch, budget, core.cache, count, clock), client, core.cache)
+
+
+#: Seconds that the page of a record waits for its metadata. The records of a new prefix and the answer of an agency
+#: take one to two. A person would rather wait for them than open the page twice.
+PAGE_TIMEOUT: Final = 2.0
+
+
+class WorkSection(Section):
+    """See Section."""
+
+    template = "work.html"
+    comes_first = True
+
+    def __init__(self, works: Works) -> None:
+        self._works = works
+
+    async def prepare_record(self, name: HandleName, conditions: Conditions) -> None:
+        """Fetch the work, if it arrives in time."""
+        if name.is_doi and not conditions.only_cached:
+            await self._works.find(name, conditions.client, PAGE_TIMEOUT)
+
+    def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
+        """The work, if it is in memory, else whether a later page may have it."""
+        if kind != "values" or name is None:
+            return {}
+        work = self._works.recall(name)
+        is_pending = work is None and self._works.may_find(name)
+        return {"work": work, "is_pending": is_pending} if work is not None or is_pending else {}

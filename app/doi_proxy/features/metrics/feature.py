@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.features import feature
-from doi_proxy.system.background import Service
+from doi_proxy.system.check import Service
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from prometheus_client import CollectorRegistry, Histogram
 
-    from doi_proxy.features.metrics.requests import HttpMetrics
-    from doi_proxy.features.metrics.state import StateMetrics
-    from doi_proxy.web.operations import Face
+    from doi_proxy.features.metrics.history import StateMetrics
+    from doi_proxy.features.metrics.instruments import HttpMetrics
+    from doi_proxy.web.redirect import Face
 
 #: Histogram bounds for the delay of the event loop, in seconds.
 _DELAYS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -37,7 +37,7 @@ class Metrics(feature.Feature, Service):
         from prometheus_client import CollectorRegistry, disable_created_metrics
 
         from doi_proxy.features.metrics.instruments import AnswerMetrics, FeatureMetrics, StoreMetrics, UpstreamMetrics
-        from doi_proxy.system.meter import REFUSED
+        from doi_proxy.system.check import REFUSED
         from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 
         # A `_created` series for each series would double their number.
@@ -57,11 +57,10 @@ class Metrics(feature.Feature, Service):
         """The stage that counts answers."""
         from prometheus_client import Histogram
 
-        from doi_proxy.features.metrics.instruments import ConnectionMetrics
-        from doi_proxy.features.metrics.requests import HttpMetrics
-        from doi_proxy.features.metrics.state import StateMetrics
+        from doi_proxy.features.metrics.history import StateMetrics
+        from doi_proxy.features.metrics.instruments import ConnectionMetrics, HttpMetrics
         from doi_proxy.system.version import read_version
-        from doi_proxy.web.route import ROUTES
+        from doi_proxy.web.request_path import ROUTES
 
         registry = self.registry
         self._requests = HttpMetrics(registry, ROUTES)

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from doi_proxy.endpoints.own_pages import text_headers
+from doi_proxy.endpoints.operators import text_headers
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT
 
 _OPENMETRICS: Final = "application/openmetrics-text"

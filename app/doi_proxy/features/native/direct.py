@@ -12,18 +12,29 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, Protocol
 
 from doi_proxy.errors import UpstreamUnreachable
+from doi_proxy.features.native.root_file import translated_errors
 from doi_proxy.networks.allowed_addresses import Address
+from doi_proxy.resolver.resolution import needs_proof
 from doi_proxy.resolver.single_flight import SingleFlight
-from doi_proxy.system.host_lookup import look_up
-from handle_protocol.errors import HandleProtocolError
-from handle_protocol.lookups import LONGEST_LIFETIME, SHORTEST_LIFETIME
-from handle_protocol.referral import HandleService, Question
+from doi_proxy.system.check import look_up
+from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
+from handle_protocol.dump import HandleProtocolError
+from handle_protocol.exchange import Finder, ServiceClient
+from handle_protocol.proof_replay import read_response
+from handle_protocol.referral import (
+    LONGEST_LIFETIME,
+    SHORTEST_LIFETIME,
+    Answer,
+    HandleService,
+    Question,
+    ResponseCode,
+    within,
+)
 from handle_protocol.wire import site_value
-from handle_protocol.wire.message import UNKNOWN_SERIAL
-from handle_protocol.wire.response import Response
+from handle_protocol.wire.message import UNKNOWN_SERIAL, Response, ResponseStatus
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4
@@ -184,3 +195,54 @@ class DirectServer:
         servers = ((site, server) for site in self._named.known for server in site.servers)
         found = ((site, server.public_key) for site, server in servers if server.address == address)
         return next(found, (_NO_SITE, b""))
+
+
+_LATE: Final = "The handle servers did not answer in time."
+_CONTROL: Final = Question(CONTROL_NAME.text.encode())
+
+
+class ProbedFinder(Finder, Protocol):
+    """A Directory, a DirectServer or NamedSites."""
+
+    async def probe(self, question: Question) -> Response | None:
+        """Any server's answer to the question, which shows that servers can be reached. Raises HandleProtocolError."""
+
+
+class NativeSource:
+    """See Source. `total_timeout` is for a whole query with the lookups that lead to the server, in seconds."""
+
+    def __init__(
+        self,
+        finder: ProbedFinder,
+        exchange: ServiceClient,
+        *,
+        total_timeout: float,
+        verification: Verification,
+    ) -> None:
+        self._finder = finder
+        self._exchange = exchange
+        self._total_timeout = total_timeout
+        self._verification = verification
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """The answer of the server that has the handle. Raises CouldNotVerify."""
+        if query.leaves is not None:
+            query.leaves()
+        certified = needs_proof(query.certified, self._verification)
+        question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
+        with translated_errors():
+            response = await within(self._total_timeout, self._finder.resolve(question), _LATE)
+            return read_response(response, is_verified=certified)
+
+    async def probe(self) -> Answer:
+        """Any answer shows that the server works, also one that it is not responsible. Raises CouldNotVerify."""
+        with translated_errors():
+            response = await within(self._total_timeout, self._finder.probe(_CONTROL), _LATE)
+            if response is None or response.code == ResponseStatus.NOT_RESPONSIBLE:
+                return Answer(ResponseCode.HANDLE_NOT_FOUND)
+            return read_response(response, is_verified=False)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._finder.aclose()
+        await self._exchange.aclose()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.features.feature import Extra, Feature, SourceContext, UpstreamKind
-from doi_proxy.features.native import errors  # noqa: F401 - the tokens of all errors are one vocabulary
+from doi_proxy.features.native import root_file as errors  # noqa: F401 - the tokens of all errors are one vocabulary
 from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _open_upstream(settings: Settings, url: str, context: SourceContext) -> Any:
 
 async def _examine(settings: Settings, url: str) -> list[Finding]:
     """Which transports work."""
-    from doi_proxy.features.native.check import examine_transports
+    from doi_proxy.features.native.opening import examine_transports
 
     return await examine_transports(settings, url)
 
@@ -57,6 +57,6 @@ class Native(Feature):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """A bootstrap file that cannot be used, and handle servers that do not answer."""
-        from doi_proxy.features.native.check import find_native_problems
+        from doi_proxy.features.native.opening import find_native_problems
 
         return find_native_problems(inspection)

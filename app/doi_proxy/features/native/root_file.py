@@ -7,19 +7,104 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from base64 import b64decode, b64encode
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from doi_names.name import PREFIX_RECORDS, HandleName, InvalidName
+from doi_proxy import errors
+from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.resolver.resolution import TtlPolicy
 from doi_proxy.system.files import read_regular, replace_private
-from handle_protocol.errors import HandleProtocolError
-from handle_protocol.referral import HandleService
-from handle_protocol.root_chain import extend_chain, fingerprint, follow_chain
-from handle_protocol.wire.response import Response, SignedAnswer
+from doi_proxy.upstream.source import read_retry_after
+from handle_protocol import dump as protocol
+from handle_protocol.directory import ServiceEntry
+from handle_protocol.dump import HandleProtocolError, UnusableAnswer
+from handle_protocol.json_sites import read_service_values
+from handle_protocol.proof_replay import read_proof, read_response
+from handle_protocol.referral import DirectoryLimits, HandleService, ResponseCode, read_lead
+from handle_protocol.signature_chain import extend_chain, fingerprint, follow_chain
+from handle_protocol.value import parse_record
+from handle_protocol.wire.message import Response, SignedAnswer
+
+
+class HandleServerUnreachable(errors.UpstreamUnreachable):
+    """The handle server that is responsible for this name could not be reached."""
+
+    token = "handle-server-unreachable"
+    title = "The handle server could not be reached"
+
+    @property
+    def concerns_name(self) -> bool:
+        """See CouldNotVerify. Other prefixes lead to other servers."""
+        return True
+
+
+class UnreadableMessage(errors.InvalidAnswer):
+    """A message of the native Handle protocol cannot be decoded."""
+
+    token = "malformed-message"
+    title = "The message of the handle server cannot be read"
+
+
+class ForeignAnswer(errors.InvalidAnswer):
+    """The handle server's answer is not an answer to this query."""
+
+    token = "answer-mismatch"
+    title = "The answer belongs to another query"
+
+
+class NoResponsibleService(errors.CouldNotVerify):
+    """No handle server could be found that is responsible for this name."""
+
+    # RFC 9209, section 2.3.3.
+    proxy_error = "destination_not_found"
+    token = "service-not-found"
+    title = "No handle server is responsible for the name"
+
+    @property
+    def concerns_name(self) -> bool:
+        """See CouldNotVerify. Other prefixes lead to other servers."""
+        return True
+
+
+_KINDS: Final[dict[type[protocol.HandleProtocolError], type[errors.CouldNotVerify]]] = {
+    protocol.MalformedMessage: UnreadableMessage,
+    protocol.AnswerMismatch: ForeignAnswer,
+    protocol.ServiceNotFound: NoResponsibleService,
+    protocol.ServiceUnreachable: HandleServerUnreachable,
+}
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Raise the errors of the handle protocol as those of the service: CouldNotVerify."""
+    try:
+        yield
+    except protocol.HandleProtocolError as error:
+        raise as_failure_of_server(error) from error
+
+
+def as_failure_of_server(error: protocol.HandleProtocolError) -> errors.CouldNotVerify:
+    """Why handle servers did not answer about a name."""
+    if isinstance(error, protocol.QueryNotAdmitted) and isinstance(error.__cause__, errors.CouldNotVerify):
+        return error.__cause__
+    if isinstance(error, protocol.RootPaused):
+        return errors.BreakerOpen(retry_after=error.retry_after)
+    if type(error) in _KINDS:
+        return _KINDS[type(error)](error.message, detail=error.detail)
+    failure = errors.as_unverified(error)
+    if isinstance(error, protocol.ServerRefused) and error.retry_after is not None:
+        failure.retry_after = read_retry_after(error.retry_after, time.time())
+    return failure
+
 
 log = logging.getLogger(__name__)
 
@@ -107,3 +192,108 @@ def _explain(error: Exception) -> str:
     if isinstance(error, HandleProtocolError):
         return f"{error.message} {error.detail}".strip()
     return getattr(error, "message", "") or getattr(error, "strerror", "") or str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRecords:
+    """Reads and writes service lookups as records of the cache."""
+
+    cache: TieredStore
+    policy: TtlPolicy
+    limits: DirectoryLimits
+
+    async def load(self, record: bytes) -> ServiceEntry | None:
+        """The lookup that the cache has, even if it is stale. None if it has none that names a service.
+
+        Its times are those of a lookup at `fetched_at`: a record of the cache does not count for longer. "Not found" is
+        not loaded: all names of a prefix would be "not found" by it, for as long as it is fresh.
+        """
+        name = _read_name(record)
+        # Another process may have looked it up again, while the copy in memory is fresh by the record's own TTL.
+        entry = None if name is None else await self.cache.get(name.key, newest=True)
+        if entry is None or not entry.is_confirmed or entry.answer.code is not ResponseCode.SUCCESS:
+            return None
+        try:
+            values = read_service_values(parse_record(entry.answer.values))
+        except UnusableAnswer:
+            return None
+        lead = read_lead(values, entry.fetched_at)
+        if lead is None:
+            return None
+        # An operator can expire a record before its TTL ends.
+        due_at = min(entry.fetched_at + self.limits.bound(lead.lifetime), entry.fresh_until)
+        proof = read_proof(entry.answer)
+        return ServiceEntry(lead, entry.answer.is_verified, entry.fetched_at, due_at, due_at + self.limits.grace, proof)
+
+    async def save(self, record: bytes, response: Response, found: ServiceEntry, *, sent_at: float) -> None:
+        """Put the record that an answer has into the cache, with the time of its lookup.
+
+        The cache refuses one without a signature in place of a fresh record that has one.
+        """
+        try:
+            answer = read_response(response, is_verified=found.is_verified)
+        except HandleProtocolError:
+            return  # It is too long as JSON. This process remembers the service.
+        name = _read_name(record)
+        if name is None:
+            return
+        known = await self.cache.get(name.key, newest=True)
+        agrees = known is None or not known.is_confirmed or known.answer.agrees_with(answer)
+        entry = self.policy.entry(name.key, answer, found.fetched_at)
+        await self.cache.put(entry, announce=not agrees, sent_at=sent_at)
+
+
+def _read_name(handle: bytes) -> HandleName | None:
+    """The name of a handle. None if it cannot be a key of the cache."""
+    try:
+        name = HandleName(handle.decode())
+        prefix = name.text[len(PREFIX_RECORDS) :]
+        # Servers answer both names with the same record (see `read_answer`).
+        is_prefix = name.key.startswith(PREFIX_RECORDS) and "/" not in prefix
+        return HandleName(prefix) if is_prefix else name
+    except (UnicodeDecodeError, InvalidName):
+        return None
+
+
+#: Seconds between two lines about services whose last known sites are used on.
+_INTERVAL: Final = 3600.0
+
+
+class DirectoryLog:
+    """See DirectoryObserver. `clock` is monotonic, in seconds. No line has the name of a prefix or of a handle."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._is_root_old = False
+        self._overdue = 0
+        self._overdue_since: float | None = None
+
+    def record_refresh(self, error: HandleProtocolError | None) -> None:
+        """The root was refreshed, or with an error it could not be. Log the first failure of several, and their end."""
+        if error is not None and not self._is_root_old:
+            log.warning("the root of the handle system could not be refreshed: %s %s", _describe(error), error.detail)
+        elif error is None and self._is_root_old:
+            log.warning("the root of the handle system was refreshed again")
+        self._is_root_old = error is not None
+
+    def record_overdue(self, error: HandleProtocolError) -> None:
+        """A known service could not be looked up again, so its last known sites are used on.
+
+        Log the first failed lookup, and then their number once an hour.
+        """
+        now = self._clock()
+        self._overdue += 1
+        if self._overdue_since is None or now - self._overdue_since >= _INTERVAL:
+            log.warning(
+                "handle servers of known prefixes could not be looked up again (%s lookups); their last known "
+                "addresses are used: %s",
+                self._overdue,
+                _describe(error),
+            )
+            self._overdue, self._overdue_since = 0, now
+
+
+def _describe(error: HandleProtocolError) -> str:
+    # A detail can name a handle, and operators may have chosen not to log names.
+    failure = as_failure_of_server(error)
+    return f"{failure.token}: {failure.message}"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, field_validator
 
 from doi_proxy.features import feature
-from doi_proxy.system.meter import CounterData
+from doi_proxy.system.check import CounterData
 from doi_proxy.system.options import Settings, SettingsGroup, is_host_and_port
 
 if TYPE_CHECKING:
-    from doi_proxy.features.native_listener.listener import NativeServer
+    from doi_proxy.features.native_listener.stream import NativeServer
 
 #: A record or "not found"; a name or an operation that this service does not answer; trouble, which says nothing about
 #: a name; what UDP does not answer.
@@ -62,8 +62,8 @@ class NativeProtocol(feature.Feature):
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Open the listener."""
-        from doi_proxy.features.native_listener.listener import NativeListener
         from doi_proxy.features.native_listener.responder import Responder
+        from doi_proxy.features.native_listener.stream import NativeListener
 
         context, settings = self.context, self.context.settings.group(NativeListenerSettings)
         listener = NativeListener(allows_udp=settings.native_listen_udp)

@@ -3,14 +3,124 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
+import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
+from ipaddress import ip_address
 from typing import Any, Final, Protocol, cast
 
-from doi_proxy.features.native_listener.messages import MAX_REQUEST_BYTES, HandleRequest, read_request, write_unreadable
-from doi_proxy.features.native_listener.responder import Peer, Responder
+from doi_proxy.features.native_listener.responder import (
+    MAX_REQUEST_BYTES,
+    HandleRequest,
+    Peer,
+    Responder,
+    read_request,
+    write_unreadable,
+)
 from doi_proxy.server.connections import Connections, Phase, Reason
-from handle_protocol.errors import MalformedMessage
-from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope
+from doi_proxy.system.check import Service
+from doi_proxy.web.request import Fields
+from doi_proxy.web.request_path import client_of
+from doi_proxy.web.responses import Receive, Scope, Send
+from handle_protocol.dump import MalformedMessage
+from handle_protocol.transport.egress import MESSAGE
+from handle_protocol.wire.message import ENVELOPE_BYTES, MAX_PACKET_BYTES, OpCode, OpFlag, decode_envelope
+
+#: Answers to one network in any second. With MAX_PACKET_BYTES, a forged sender gets 2.5 kB a second.
+MAX_ANSWERS: Final = 5
+#: The IPv6 networks that count, in bits of their prefix: those that a provider gives to one customer.
+_IPV6_PREFIX: Final = 56
+#: Networks that can have answers in one second. Packets of further ones are dropped.
+MAX_NETWORKS: Final = 4_096
+#: Answers that wait for a query.
+MAX_WAITING: Final = 64
+
+
+class AnswerLimit:
+    """At most MAX_ANSWERS to a network in any second. `now` is in seconds of a monotonic clock."""
+
+    def __init__(self) -> None:
+        #: The times of the last answers, oldest first, by network. The network with the oldest last answer is first.
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def admit(self, network: str, now: float) -> bool:
+        """Count an answer to a network. False if it may have none now."""
+        while self._times and next(iter(self._times.values()))[-1] <= now - 1:
+            self._times.popitem(last=False)
+        times = self._times.get(network)
+        if times is None:
+            if len(self._times) >= MAX_NETWORKS:
+                return False
+            times = self._times[network] = deque(maxlen=MAX_ANSWERS)
+        elif len(times) == MAX_ANSWERS and times[0] > now - 1:
+            return False
+        times.append(now)
+        self._times.move_to_end(network)
+        return True
+
+
+class NativeDatagrams(asyncio.DatagramProtocol):
+    """The socket for UDP: a request in one packet, an answer in one packet. All others are dropped."""
+
+    def __init__(self, responder: Responder, host: str, port: int, timer: Callable[[], float]) -> None:
+        """`host` and `port` are those of the socket. `timer` is monotonic."""
+        self._responder = responder
+        self._host = host
+        self._port = port
+        self._timer = timer
+        self._limit = AnswerLimit()
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        for task in self._waiting:
+            task.cancel()
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        """A packet of a client, or of a sender who forges its address."""
+        is_forgeable = not ip_address(addr[0].partition("%")[0]).is_loopback
+        is_limited = is_forgeable and not self._responder.is_exempt(addr[0])
+        if is_limited and not self._limit.admit(client_of(addr[0], _IPV6_PREFIX), self._timer()):
+            self._responder.count("dropped")
+            return
+        try:
+            request = read_request(data)
+        except MalformedMessage:
+            self._responder.count("dropped")
+            return
+        peer = Peer(addr[0], self._host, self._port, is_forgeable)
+        bypasses = request.has(OpFlag.AUTHORITATIVE) or request.has(OpFlag.CERTIFIED)
+        # At an unspecified address, the socket does not know which address the client used.
+        is_unknown = request.op_code == OpCode.SITE_INFORMATION and ip_address(self._host).is_unspecified
+        # What bypasses the cache is charged to the network of the client, by TCP alone if the address can be forged.
+        if request.message.envelope.is_part or is_unknown or (bypasses and peer.is_forgeable):
+            self._responder.count("dropped")
+        elif (answer := self._responder.answer_now(request, peer)) is not None:
+            self._send(answer, addr)
+        elif len(self._waiting) < MAX_WAITING:
+            task = asyncio.get_running_loop().create_task(self._answer(request, peer, addr))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+        else:
+            self._responder.count("dropped")
+
+    async def _answer(self, request: HandleRequest, peer: Peer, address: Any) -> None:
+        self._send(await self._responder.answer(request, peer), address)
+
+    def _send(self, answer: bytes, address: Any) -> None:
+        # A handle server would send several packets: more than the forged sender of one should get.
+        if len(answer) <= MAX_PACKET_BYTES:
+            self._transport.sendto(answer, address)
+        else:
+            self._responder.count("dropped")
+
 
 #: The first byte of the method of HTTP. A message begins with its major version.
 _FIRST_LETTER: Final = ord("A")
@@ -169,3 +279,128 @@ class NativeStream(asyncio.Protocol):
         else:
             self._ended = True
             self._transport.abort()
+
+
+_TEXT: Final = b"text/plain; charset=utf-8"
+_METHOD: Final = b"This port speaks the native Handle protocol; send a message by POST.\n"
+_TYPE: Final = b"The Content-Type of a message is application/x-hdl-message.\n"
+_TOO_LARGE: Final = b"The message is too large.\n"
+
+
+class Tunnel:
+    """Answers messages by HTTP. `connections` are the server's; see doi_proxy.server.protocol."""
+
+    #: A tunnel has no prepared answers.
+    prepared: None = None
+    #: The pages of this resolver are not at this port.
+    base: Final = ""
+
+    def __init__(self, responder: Responder, connections: object) -> None:
+        self._responder = responder
+        self.connections = connections
+
+    def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
+        """A message has a body, so it takes a task."""
+        return None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
+        kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+        kind = kinds[0].partition(b";")[0].strip().lower() if kinds else b""
+        if scope["method"] != "POST":
+            await _send(send, 405, _TEXT, _METHOD, (b"allow", b"POST"))
+        elif kind != MESSAGE.encode():
+            await _send(send, 415, _TEXT, _TYPE)
+        elif (data := await _read(receive)) is None:
+            await _send(send, 413, _TEXT, _TOO_LARGE)
+        else:
+            await _send(send, 200, kind, await self._answer(data, scope))
+
+    async def _answer(self, data: bytes, scope: Scope) -> bytes:
+        (client, _), (host, port) = scope["client"] or ("", 0), scope["server"]
+        try:
+            request = read_request(data)
+        except MalformedMessage:
+            return write_unreadable()
+        peer = Peer(client, host, port)
+        return self._responder.answer_now(request, peer) or await self._responder.answer(request, peer)
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """The body of a request, None if it is too large. It is empty if the client is gone."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > MAX_REQUEST_BYTES:
+            return None
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+async def _send(send: Send, status: int, kind: bytes, body: bytes, *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+log = logging.getLogger(__name__)
+
+#: Connections that may wait to be accepted.
+_BACKLOG: Final = 2048
+
+
+class NativeListener(Service):
+    """Serves the socket of `native_listen`."""
+
+    def __init__(self, *, allows_udp: bool) -> None:
+        self._allows_udp = allows_udp
+        self._bound = asyncio.Event()
+        self._address: Any = None
+
+    def open(self, responder: Responder, connections: Connections) -> NativeServer:
+        """What the server of this process serves at the socket."""
+        self._responder = responder
+        return NativeServer(self, responder, connections)
+
+    def use(self, address: Any) -> None:
+        """The socket is bound, so UDP can begin, at the same port."""
+        is_local = ip_address(address[0].partition("%")[0]).is_loopback
+        self._responder.has_udp = is_local or self._allows_udp
+        self._address = address
+        self._bound.set()
+
+    async def run(self) -> None:
+        """Serve UDP until the end of the process."""
+        await self._bound.wait()
+        if not self._responder.has_udp:
+            return
+        host, port, *_ = self._address
+        create = partial(NativeDatagrams, self._responder, host, port, time.monotonic)
+        loop = asyncio.get_running_loop()
+        try:
+            transport, _ = await loop.create_datagram_endpoint(create, local_addr=(host, port))
+        except OSError as error:
+            log.error("the native listener has no UDP: port %d cannot be opened: %s", port, error)
+            return
+        try:
+            await loop.create_future()  # until the end of the process
+        finally:
+            transport.close()
+
+
+class NativeServer(Tunnel):
+    """The application of the tunnel, with what serves the socket around it."""
+
+    def __init__(self, listener: NativeListener, responder: Responder, connections: Connections) -> None:
+        super().__init__(responder, connections)
+        self._listener = listener
+        self._streams = partial(NativeStream, responder, connections)
+
+    async def serve(self, listening: socket.socket, state: ServerState, create_http: Callable[[], Any]) -> Any:
+        """Serve a bound socket. Returns the asyncio.Server."""
+        server = await asyncio.get_running_loop().create_server(
+            lambda: self._streams(state, create_http), sock=listening, backlog=_BACKLOG
+        )
+        self._listener.use(listening.getsockname())
+        return server

@@ -4,18 +4,80 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from asyncio import Lock, to_thread
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar
 
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
-from doi_proxy.features.openapi.models import AgencyModel, HandleAnswerModel, ProblemModel
-from doi_proxy.system.package_files import read_package_file
+from doi_proxy.endpoints.operators import SuggestionModel, language_of, own_page
+from doi_proxy.system.files import read_package_file
 from doi_proxy.system.toml_text import parse_toml
-from doi_proxy.web.media_types import JSON, NDJSON, TEXT
+from doi_proxy.web.freshness import OWN_PAGE
+from doi_proxy.web.pages import PageLink
+from doi_proxy.web.problem import all_titles
+from doi_proxy.web.redirect import Face
+from doi_proxy.web.request_path import JSON, NDJSON, TEXT
+
+
+class HandleValueModel(BaseModel):
+    """One value of a record. Other members pass through as the upstream sent them."""
+
+    index: int = Field(examples=[1])
+    type: str = Field(examples=["URL"])
+    data: dict[str, Any] | str = Field(examples=[{"format": "string", "value": "http://www.doi.org/hb.html"}])
+    ttl: int | str | None = Field(None, description="Seconds, or an ISO 8601 time.", examples=[86400])
+    timestamp: str | None = Field(None, examples=["2004-01-21T14:14:17Z"])
+
+
+class RegistrySourceModel(BaseModel):
+    """The file of a registration agency that a record is from."""
+
+    agency: str = Field(description="Empty if the file does not name it.", examples=["Crossref"])
+    date: str = Field(description="When the file says that it was true.", examples=["2026-03-01T00:00:00Z"])
+
+
+class HandleAnswerModel(BaseModel):
+    """An answer of the handle API."""
+
+    responseCode: int = Field(
+        description="1 found, 100 not found, 200 no such values, 2 could not verify, 4 and 102 bad request.",
+        examples=[1],
+    )
+    handle: str | None = Field(None, description="The name as the client spelled it.", examples=["10.1000/182"])
+    values: list[HandleValueModel] | None = None
+    message: str | None = Field(None, description="Why the request failed.")
+    registry: RegistrySourceModel | None = Field(
+        None,
+        description="Present if the record is from a registration agency's file, and no upstream has confirmed it.",
+    )
+
+
+class AgencyModel(BaseModel):
+    """The registration agency of a name: `RA`, or `status` if the agency is not known."""
+
+    DOI: str = Field(description="The name as the client spelled it.", examples=["10.1000/182"])
+    RA: str | None = Field(None, examples=["DataCite"])
+    status: str | None = Field(None, examples=["DOI does not exist"])
+
+
+class ProblemModel(BaseModel):
+    """A problem as the description of the API has it (RFC 9457)."""
+
+    type: str = Field(description="A URL of the page `/docs`; its fragment is stable.", examples=["/docs#not-found"])
+    title: str = Field(description="What the type means.", examples=["The name is not registered"])
+    status: int = Field(description="The status of the answer.", examples=[404])
+    detail: str = Field(description="What is wrong with this request.")
+    doi: str | None = Field(None, description="The name as the client spelled it, if it could be read.")
+    suggestions: list[SuggestionModel] | None = Field(None, description="Names that the client may have meant.")
+    retry_after: int | None = Field(None, description="Seconds to wait, as in Retry-After.")
+
 
 #: A part of an OpenAPI document.
 Part = dict[str, Any]
@@ -225,3 +287,41 @@ class _Api:
             for name, statuses in self._statuses.items()
             if int(status) in statuses
         }
+
+
+Made = TypeVar("Made")
+
+
+def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, server_url: str) -> None:
+    """Describe all paths, those of `admin_routes` too."""
+    face.pages.links.append(PageLink("header", "/docs", "site.documentation"))
+
+    # The routes are complete at the first request.
+    @cache
+    def describe() -> dict[str, Any]:
+        return write_document(app.routes, admin_routes, version=app.version, server_url=server_url)
+
+    address = "BASE" if server_url == "/" else server_url.rstrip("/")
+    app.openapi = describe  # type: ignore[method-assign]
+    encode = cache(lambda: JSONResponse(describe()).body)
+    describe_in_place = cache(lambda: replace_references(describe()))
+    # The document takes 0.1 s to make and the page 30 ms, which is too long for the event loop.
+    making = Lock()
+
+    async def make(part: Callable[[], Made]) -> Made:
+        async with making:
+            return await to_thread(part)
+
+    @app.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+    async def openapi() -> Response:
+        return Response(await make(encode), media_type=JSON)
+
+    @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        language = language_of(request, face.pages)
+
+        def render() -> bytes:
+            facts: dict[str, Any] = {"schema": describe_in_place(), "problems": all_titles(), "address": address}
+            return face.pages.render("docs", face.link, language, "site.documentation", **facts)
+
+        return own_page(await make(render), OWN_PAGE)

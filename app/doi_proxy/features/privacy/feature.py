@@ -13,7 +13,7 @@ from doi_proxy.system.options import SettingsGroup
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.web.operations import Face
+    from doi_proxy.web.redirect import Face
 
 _STANDARD_OUTPUT: Final = 1
 
@@ -45,9 +45,13 @@ class Privacy(feature.Feature):
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Open the log that the settings describe, or take the one that was supplied."""
-        from doi_proxy.features.privacy.access_log import new_access_log
-        from doi_proxy.features.privacy.line import LineFormat
-        from doi_proxy.features.privacy.line_writer import LOST_LINES, LineService, LineWriter
+        from doi_proxy.features.privacy.line_writer import (
+            LOST_LINES,
+            LineFormat,
+            LineService,
+            LineWriter,
+            new_access_log,
+        )
 
         form, level = self.context.settings.group(AccessLogSettings).access_log, self.context.settings.privacy_level
         if self.context.access_log is not None:

@@ -6,18 +6,281 @@ import asyncio
 import atexit
 import logging
 import os
+import re
 import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from queue import Empty, SimpleQueue
+from random import Random
 from threading import Thread
-from typing import Final
+from typing import Final, Literal
 
-from doi_proxy.features.privacy.line import LogLine
-from doi_proxy.system.background import Service
-from doi_proxy.system.meter import CounterData
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from doi_proxy.system.check import CounterData, Service
+from doi_proxy.web.freshness import cache_status_text
+from doi_proxy.web.request import Request, answer_identifier, id_headers, sent_identifier
+from doi_proxy.web.request_path import UNKNOWN_CLIENT, client_of, header_lines, read_address
+from doi_proxy.web.responses import Message, Receive, Reply, Send
+from doi_proxy.web.stage import Answer, PreparedRequest, Stage
+
+#: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
+#: such lines of several processes do not mix in a pipe.
+MAX_PATH: Final = 2_000
+MAX_WORD: Final = 64
+#: The first level that logs no part of a client's address, and the first that logs no path.
+NO_CLIENTS: Final = 2
+_NO_PATHS: Final = 3
+#: The part of an IPv6 address that is logged at level 1, in bits. That of an IPv4 address is a client.
+_IPV6_PREFIX: Final = 48
+#: Bytes that are written as they are. Without quotation marks and backslashes, neither format needs escapes.
+_PLAIN: Final = re.compile(rb"[!#-\[\]-~]*")
+_TEXTS: Final = tuple(chr(byte) if _PLAIN.fullmatch(bytes((byte,))) else f"%{byte:02X}" for byte in range(256))
+#: Bytes that a line takes in memory in addition to its texts.
+_OVERHEAD: Final = 500
+#: Methods that are written as they are.
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
+#: Networks of clients that are remembered.
+_MAX_NETWORKS: Final = 4_096
+_encoder: Final = msgspec.json.Encoder()
+
+
+class LogLine(msgspec.Struct, gc=False):
+    """The facts of a line. `moment` is in seconds since the epoch; path and query are raw and at most MAX_PATH long."""
+
+    moment: float
+    request_id: str
+    client: str
+    method: str
+    path: bytes
+    query: bytes
+    route: str
+    status: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    cache: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Its size in memory, in bytes."""
+        return len(self.path) + len(self.query) + _OVERHEAD
+
+
+class _Members(msgspec.Struct, gc=False):
+    """What a line shows, in this order. A member that the level hides is UNSET."""
+
+    time: str
+    request_id: str
+    client: str | UnsetType
+    method: str
+    path: str | UnsetType
+    route: str
+    status: int
+    bytes: int
+    ms: float
+    cache: str | None
+
+
+class LineFormat:
+    """Formats lines as JSON or text, at a privacy level."""
+
+    def __init__(self, form: Literal["json", "text"], level: int) -> None:
+        self._encode = _json if form == "json" else _text
+        self._level = level
+        self._millisecond, self._second, self._date, self._moment = -1, -1, "", ""
+        #: By the hash of an address, which Python salts in each process, until a line of another second.
+        self._networks: dict[int, str | UnsetType] = {}
+
+    def __call__(self, line: LogLine) -> bytes:
+        """The line as it is written."""
+        shown = _Members(
+            self._time(line.moment),
+            line.request_id,
+            UNSET if self._level >= NO_CLIENTS else self._client(line.client),
+            line.method if line.method in _METHODS else escape(line.method.encode("latin-1", "replace"))[:MAX_WORD],
+            format_path(line.path, line.query, self._level),
+            line.route,
+            line.status,
+            line.bytes,
+            # To the microsecond. `round` takes three times as long.
+            int(line.seconds * 1e6 + 0.5) / 1000,
+            line.cache,
+        )
+        return self._encode(shown)
+
+    def _time(self, moment: float) -> str:
+        """The time in UTC, to the millisecond. Lines of one millisecond share the text."""
+        millisecond = int(moment * 1000)
+        if millisecond != self._millisecond:
+            self._millisecond = millisecond
+            second, rest = divmod(millisecond, 1000)
+            if second != self._second:
+                self._second, self._date = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+                self._networks.clear()
+            self._moment = f"{self._date}.{rest:03d}Z"
+        return self._moment
+
+    def _client(self, address: str) -> str | UnsetType:
+        if self._level != 1:
+            return mask_address(address, self._level)
+        key = hash(address)
+        network = self._networks.get(key)
+        if network is None:
+            if len(self._networks) >= _MAX_NETWORKS:
+                self._networks.clear()
+            network = self._networks[key] = mask_address(address, self._level)
+        return network
+
+
+def mask_address(address: str, level: int) -> str | UnsetType:
+    """The client's address that a privacy level lets the log have, UNSET if it lets none."""
+    if level >= NO_CLIENTS:
+        return UNSET
+    if level:
+        network = client_of(address, _IPV6_PREFIX)
+        return UNSET if network == UNKNOWN_CLIENT else network.partition("/")[0]
+    parsed = read_address(address)
+    return UNSET if parsed is None else str(parsed)
+
+
+def format_path(path: bytes, query: bytes, level: int) -> str | UnsetType:
+    """The raw path, and the query, that a privacy level lets the log have. Bytes that are not graphic become `%XX`."""
+    if level >= _NO_PATHS:
+        return UNSET
+    whole = path + b"?" + query if level == 0 and query else path
+    text = escape(whole[: MAX_PATH + 1])
+    return text if len(text) <= MAX_PATH else text[:MAX_PATH] + "..."
+
+
+def escape(raw: bytes) -> str:
+    """Graphic ASCII without quotation marks and backslashes; other bytes as `%XX` (RFC 3986, section 2.1)."""
+    return raw.decode("ascii") if _PLAIN.fullmatch(raw) else "".join([_TEXTS[byte] for byte in raw])
+
+
+def _json(shown: _Members) -> bytes:
+    return _encoder.encode(shown) + b"\n"
+
+
+def _text(shown: _Members) -> bytes:
+    values = ((name, getattr(shown, name)) for name in _Members.__struct_fields__)
+    words = [f"{name}={_word(value)}" for name, value in values if value is not None and value is not UNSET]
+    return " ".join(words).encode("ascii", "replace") + b"\n"
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return f'"{text}"' if " " in text else text
+
+
+#: Bytes of a path or a query that a line keeps: one more than it shows, and so it marks a text that was cut.
+_MAX_BYTES: Final = MAX_PATH + 1
+#: The lines around a request ID in the headers of an answer.
+_BEFORE_ID, _AFTER_ID = header_lines(id_headers("\0")).split(b"\0")
+
+
+class AccessLog(Stage):
+    """Writes the log. `clock` is in seconds since the epoch, `timer` monotonic; `new_id` returns a new request ID."""
+
+    def __init__(
+        self,
+        *,
+        privacy_level: int,
+        clock: Callable[[], float],
+        timer: Callable[[], float],
+        new_id: Callable[[], str],
+        write: Callable[[LogLine], object],
+    ) -> None:
+        self._clock = clock
+        self._timer = timer
+        self._new_id = new_id
+        self._write = write
+        self.shows_clients = privacy_level < NO_CLIENTS
+
+    def wrap(self, answer: Answer) -> Answer:
+        """Add the request ID to each answer, and log it after its last byte."""
+
+        async def answer_logged(request: Request, route: str, receive: Receive, send: Send) -> None:
+            await answer(request, route, receive, self.watch(request, route, send))
+
+        return answer_logged
+
+    def watch(self, request: Request, route: str, send: Send) -> Send:
+        """Wrap `send`: it adds the request ID to the answer, and logs the answer after its last byte."""
+        line = self._begin(request, route)
+        began = self._timer()
+
+        async def send_logged(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = message["headers"]
+                line.status, line.cache = message["status"], cache_status_text(headers)
+                identifier = answer_identifier(request, line.request_id, headers)
+                message = {**message, "headers": [*headers, *id_headers(identifier)]}
+            else:
+                line.bytes += len(message.get("body", b""))
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                line.seconds = self._timer() - began
+                self._write(line)
+
+        return send_logged
+
+    def log_now(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
+        """Log an answer that is written in one piece. Returns its request-ID header lines."""
+        line = self._begin(request, route)
+        line.status, line.cache, line.seconds = reply.status, cache_status_text(reply.freshness), seconds
+        line.bytes = 0 if request.head_only else len(reply.body)
+        self._write(line)
+        return _id_lines(answer_identifier(request, line.request_id, (*reply.headers, *reply.freshness)))
+
+    def log_prepared(self, answered: PreparedRequest, client: str, seconds: float) -> bytes:
+        """Log a prepared answer. Its request has no ID, so it gets a new one."""
+        identifier = self._new_id()
+        line = LogLine(
+            self._clock(),
+            identifier,
+            client,
+            answered.method,
+            answered.path[:_MAX_BYTES],
+            answered.query[:_MAX_BYTES],
+            answered.route,
+            answered.status,
+            answered.size,
+            seconds,
+            answered.cache_status,
+        )
+        self._write(line)
+        return _id_lines(identifier)
+
+    def _begin(self, request: Request, route: str) -> LogLine:
+        return LogLine(
+            moment=self._clock(),
+            request_id=sent_identifier(request) or self._new_id(),
+            client=request.client_address if self.shows_clients else "",
+            method=request.method,
+            path=request.path[:_MAX_BYTES],
+            query=request.query[:_MAX_BYTES],
+            route=route,
+        )
+
+
+def _id_lines(identifier: str | None) -> bytes:
+    return b"" if identifier is None else b"".join((_BEFORE_ID, identifier.encode(), _AFTER_ID))
+
+
+def new_access_log(privacy_level: int, clock: Callable[[], float], write: Callable[[LogLine], object]) -> AccessLog:
+    """A log whose request IDs are random."""
+    random_bits = Random().getrandbits  # noqa: S311 - a request ID is not a secret
+    return AccessLog(
+        privacy_level=privacy_level,
+        clock=clock,
+        timer=time.perf_counter,
+        new_id=lambda: random_bits(64).to_bytes(8).hex(),
+        write=write,
+    )
+
 
 log = logging.getLogger(__name__)
 

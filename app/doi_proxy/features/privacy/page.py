@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import fastapi
 from fastapi import FastAPI, Response
 
-from doi_proxy.endpoints.own_pages import language_of, own_page
+from doi_proxy.endpoints.operators import language_of, own_page
 from doi_proxy.system.options import Settings
-from doi_proxy.web.client_network import IPV4_PREFIX, IPV6_PREFIX
 from doi_proxy.web.freshness import OWN_PAGE
-from doi_proxy.web.operations import Face
 from doi_proxy.web.pages import PageLink
+from doi_proxy.web.redirect import Face
+from doi_proxy.web.request_path import IPV4_PREFIX, IPV6_PREFIX
 
 _SECONDS_A_DAY: Final = 86_400
 

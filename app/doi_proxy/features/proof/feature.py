@@ -13,7 +13,7 @@ from doi_proxy.system.options import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.web.operations import Face
+    from doi_proxy.web.redirect import Face
     from handle_protocol.referral import HandleService
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,7 @@ class Proof(feature.Feature):
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """The sections of the page of a record."""
-        from doi_proxy.features.proof.section import ProofLink
-        from doi_proxy.features.proof.signature_line import SignatureLine
+        from doi_proxy.features.proof.signature_line import ProofLink, SignatureLine
 
         self._root = _read_root(self.context.settings)
         sections: list[feature.Part] = [] if self._root is None else [ProofLink(core)]
@@ -58,7 +57,7 @@ class Proof(feature.Feature):
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the endpoint."""
-        from doi_proxy.features.proof.http import add_proof
+        from doi_proxy.features.proof.signature_line import add_proof
 
         face.own_api[PROOF_PATH.encode()] = "proof"
         add_proof(app, opened.core, self._root)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field, field_validator
 
 from doi_proxy.features.feature import Feature
-from doi_proxy.system.options import SettingsGroup
-from doi_proxy.system.setting_values import TextList
+from doi_proxy.system.options import SettingsGroup, TextList
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core, Others, Part

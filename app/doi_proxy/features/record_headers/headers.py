@@ -8,13 +8,12 @@ from itertools import islice
 from typing import Final
 
 from doi_names.name import HandleName
-from doi_names.uri import component, template_path
+from doi_names.presentation import component, template_path
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.web.header import Header
+from doi_proxy.web.request_path import Header
 from doi_proxy.web.responses import COMMON_HEADERS, PAGE_POLICY
 from doi_proxy.web.stage import Stage
-from handle_protocol.location import fill_template
-from handle_protocol.record import Record
+from handle_protocol.value import Record, fill_template
 
 #: Headers that a record can never set. The operator cannot allow them.
 NEVER: Final = frozenset(

@@ -15,17 +15,19 @@ from doi_proxy.features.command import AUTO, CommandContext, Importer, refuse_op
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.registry.archive import is_tar
 from doi_proxy.features.registry.feature import Registry
-from doi_proxy.features.registry.import_absent import Missing
-from doi_proxy.features.registry.import_files import MAX_USELESS, ImportRequest, import_registry
-from doi_proxy.features.registry.import_report import COUNTS, RegistryReport
-from doi_proxy.features.registry.import_streams import decompress_head, is_gzip
-from doi_proxy.features.registry.reading import RegistryFormat, detect_format
-from doi_proxy.features.registry.record import parse_date
-from doi_proxy.store.url import find_store_file
-from doi_proxy.system.interruption import interrupt_on_signals
-from doi_proxy.system.options import Settings
-from doi_proxy.system.progress import Bar, progress
-from doi_proxy.system.redaction import redact
+from doi_proxy.features.registry.import_files import (
+    COUNTS,
+    MAX_USELESS,
+    ImportRequest,
+    Missing,
+    RegistryReport,
+    import_registry,
+)
+from doi_proxy.features.registry.import_parts import decompress_head, is_gzip
+from doi_proxy.features.registry.json_values import RegistryFormat, detect_format, parse_date
+from doi_proxy.store.file import find_store_file
+from doi_proxy.system.options import Settings, redact
+from doi_proxy.system.progress import Bar, interrupt_on_signals, progress
 
 #: Processes that read files, if there are as many processors. One process writes what they read.
 _MAX_WORKERS: Final = 8

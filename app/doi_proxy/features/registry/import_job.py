@@ -16,8 +16,7 @@ import msgspec
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry.import_parts import LeftOut, list_source_files
-from doi_proxy.system.files import Replacement, make_folders, open_beside, open_folder, read_regular
-from doi_proxy.system.standard_streams import STANDARD_INPUT
+from doi_proxy.system.files import STANDARD_INPUT, Replacement, make_folders, open_beside, open_folder, read_regular
 
 #: The version of the folder. A folder of another version is refused.
 _VERSION: Final = 1

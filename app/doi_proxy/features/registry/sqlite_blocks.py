@@ -9,17 +9,177 @@ import json
 import sqlite3
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from operator import itemgetter
-from typing import Final
+from pathlib import Path
+from struct import Struct
+from typing import Final, Self
+from zlib import crc32
 
-from doi_names.name import MAX_NAME_BYTES
-from doi_proxy.errors import DamagedEntry
-from doi_proxy.features.registry import wire
-from doi_proxy.store.compression import compress
+import msgspec
+
+from doi_names.name import MAX_NAME_BYTES, HandleName
+from doi_proxy.cache.entry import FOREVER, Entry, RegistryEntry
+from doi_proxy.cache.store import REGISTRY_CHANGED
+from doi_proxy.errors import DamagedEntry, StoreError
+from doi_proxy.features.registry.json_values import LAST_DATE, RegistryRecord
+from doi_proxy.features.sqlite import file
+from doi_proxy.features.sqlite.file import translate_open_errors
+from doi_proxy.features.sqlite.rows import ReadRow, Records
+from doi_proxy.features.sqlite.writer import announce
+from doi_proxy.store.file import connect_to_read
+from doi_proxy.store.stored_entry import compress, decompress
+from handle_protocol.referral import Answer, ResponseCode
+
+#: A record as a tuple: key, date, agency, URL. See RegistryRecord. An import has hundreds of millions of them.
+RegistryRow = tuple[str, int, str, str]
+#: Compresses the text of a block into what `doi_proxy.store.stored_entry.decompress` reads.
+Compress = Callable[[bytes], bytes]
+
+#: Limits of a block. A look-up decompresses one block, in 15 µs. Blocks twice as long take 21 µs, and the file does not
+#: become smaller.
+MAX_ROWS: Final = 32
+MAX_BYTES: Final = 16_384
+#: The version of the format. Version 1 is compressed with dictionary 1.
+FORMAT_VERSION: Final = 1
+#: CRC-32 of the first key and of what follows: version, compressed text.
+_HEAD: Final = Struct("<IB")
+_CHECK_BYTES: Final = 4
+_VERSION: Final = bytes([FORMAT_VERSION])
+#: The TTL of a URL value, in seconds: the default of the handle system. The record is confirmed before it counts.
+_TTL: Final = 86_400
+
+
+def to_row(record: RegistryRecord) -> RegistryRow:
+    """The record as a tuple."""
+    return record.name.key, record.date, record.agency, record.url
+
+
+def to_record(row: RegistryRow) -> RegistryRecord:
+    """The record of a tuple."""
+    key, date, agency, url = row
+    return RegistryRecord(HandleName(key), url, agency, date)
+
+
+def write_block_line(row: RegistryRow) -> bytes:
+    """The line of a row in the text of a block: its fields with tabs between them. No field has a control character."""
+    key, date, agency, url = row
+    return f"{key}\t{date}\t{agency}\t{url}".encode()
+
+
+def split_lines(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Lines in pieces of about the same number, each within the limits of a block. A long one is alone in its block."""
+    pieces = -(-len(lines) // MAX_ROWS)
+    for piece in range(pieces):
+        block = lines[piece * len(lines) // pieces : (piece + 1) * len(lines) // pieces]
+        # To join the lines takes half as long as to add their lengths.
+        if len(block) > 1 and len(b"".join(block)) > MAX_BYTES:
+            half = len(block) // 2
+            yield from split_lines(block[:half])
+            yield from split_lines(block[half:])
+        else:
+            yield block
+
+
+def pack_block(first: str, lines: Sequence[bytes], compress: Compress = compress) -> bytes:
+    """Serialize the lines of 1 to MAX_ROWS rows in the order of their keys, without `first`, the key of the block."""
+    body = _VERSION + compress(b"\n" + b"\n".join(lines))
+    return _checksum(first, body).to_bytes(_CHECK_BYTES, "little") + body
+
+
+def unpack_lines(first: str, data: object) -> list[bytes]:
+    """The lines that `pack_block` wrote for this first key. Raises DamagedEntry.
+
+    Their fields are not read: a change of one record need not know the others.
+    """
+    return _read_text(first, data).split(b"\n")[1:]
+
+
+def find_line(lines: Sequence[bytes], key: bytes, start: int = 0) -> tuple[int, bool]:
+    """The place of a key among lines from `start` on, and whether its line is there.
+
+    The lines have the order of their keys: the tab after a key is less than any byte of a key, and the bytes of UTF-8
+    have the order of their code points.
+    """
+    head = key + b"\t"
+    at = bisect_left(lines, head, lo=start)
+    return at, at < len(lines) and lines[at].startswith(head)
+
+
+def read_line(first: str, line: bytes) -> RegistryRow:
+    """The row of a line in the block with this first key. Raises DamagedEntry."""
+    try:
+        key, date, agency, url = line.decode().split("\t")
+        row = key, int(date), agency, url
+    except ValueError as error:
+        raise DamagedEntry(f"The registry records after {first!r} are damaged: {error}.") from error
+    # A later date would be an error when it is written as text.
+    if not 0 <= row[1] <= LAST_DATE:
+        raise DamagedEntry(f"The registry records after {first!r} are damaged: the date {row[1]} is not possible.")
+    return row
+
+
+def unpack_block(first: str, data: object) -> list[RegistryRow]:
+    """Read the rows that `pack_block` wrote for this first key. Raises DamagedEntry."""
+    return [read_line(first, line) for line in unpack_lines(first, data)]
+
+
+def find_row(key: str, first: str, data: object) -> RegistryRow | None:
+    """The row of a key in a block. Raises DamagedEntry."""
+    text = _read_text(first, data)
+    # Only a key is between a line feed and a tab. Reading all 32 rows instead would take 42 µs.
+    at = text.find(b"\n%b\t" % key.encode())
+    if at < 0:
+        return None
+    end = text.find(b"\n", at + 1)
+    return read_line(first, text[at + 1 : len(text) if end < 0 else end])
+
+
+def find_keys(keys: Sequence[str], first: str, data: object) -> list[str]:
+    """The keys that a block has. Raises DamagedEntry."""
+    known = {line.partition(b"\t")[0] for line in _read_text(first, data).split(b"\n")}
+    return [key for key in keys if key.encode() in known]
+
+
+def _read_text(first: str, data: object) -> bytes:
+    # A damaged SQLite row can have any type.
+    if not isinstance(data, bytes) or len(data) < _HEAD.size:
+        raise DamagedEntry(f"The registry records after {first!r} are damaged: too short, or not bytes.")
+    check, version = _HEAD.unpack_from(data)
+    if _checksum(first, data[_CHECK_BYTES:]) != check:
+        raise DamagedEntry(f"The registry records after {first!r} are damaged: wrong checksum.")
+    if version != FORMAT_VERSION:
+        raise DamagedEntry(f"The registry records after {first!r} have an unknown format: {version}.")
+    try:
+        return decompress(data[_HEAD.size :])
+    except ValueError as error:
+        raise DamagedEntry(f"The registry records after {first!r} are damaged: {error}.") from error
+
+
+def to_entry(row: RegistryRow) -> RegistryEntry:
+    """The record as an entry that is never fresh and always usable. It has the values that the file is known to give.
+
+    The timestamp of the URL value is the date of the record. The HS_ADMIN value is not known, so it is left out.
+    """
+    key, date, agency, url = row
+    value = {
+        "index": 1,
+        "type": "URL",
+        "data": {"format": "string", "value": url},
+        "ttl": _TTL,
+        "timestamp": datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    answer = Answer(ResponseCode.SUCCESS, msgspec.json.encode([value]))
+    return RegistryEntry(key, answer, float(date), 0.0, FOREVER, agency)
+
+
+def _checksum(first: str, body: bytes) -> int:
+    return crc32(body, crc32(first.encode(errors="surrogatepass")))
+
 
 #: The block of a key: its first key, the number of its records, and its data.
 SELECT_BLOCK: Final = "SELECT first, records, data FROM registry_blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"
@@ -77,7 +237,7 @@ class _Block:
     #: None if the table is empty.
     first: str | None
     records: int
-    #: The texts of the records, in the order of their keys. See wire.py.
+    #: The texts of the records, in the order of their keys. See py.
     lines: list[bytes]
 
 
@@ -93,13 +253,13 @@ class _Writes:
         self._puts: list[tuple[str, int, bytes]] = []
         self._added = 0
 
-    def replace(self, block: _Block, compress: wire.Compress) -> None:
+    def replace(self, block: _Block, compress: Compress) -> None:
         """Add the lines of a block in place of what the file has, in as many blocks as they need."""
         is_kept = False
-        for lines in wire.split_lines(block.lines):
+        for lines in split_lines(block.lines):
             first = lines[0].partition(b"\t")[0].decode()
             is_kept = is_kept or first == block.first
-            self._puts.append((first, len(lines), wire.pack_block(first, lines, compress)))
+            self._puts.append((first, len(lines), pack_block(first, lines, compress)))
         if block.first is not None and not is_kept:
             self._gone.append((block.first,))
         self._added += len(block.lines) - block.records
@@ -117,10 +277,10 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.executescript(_TABLES)
 
 
-def find(connection: sqlite3.Connection, key: str) -> wire.RegistryRow | None:
+def find(connection: sqlite3.Connection, key: str) -> RegistryRow | None:
     """The record of a key. Also raises DamagedEntry."""
     block = connection.execute(SELECT_BLOCK, (key,)).fetchone()
-    return None if block is None else wire.find_row(key, block[0], block[2])
+    return None if block is None else find_row(key, block[0], block[2])
 
 
 def find_near(
@@ -136,22 +296,20 @@ def find_near(
         keys = [candidates[int(place)] for place in places.split(",")]
         for (data,) in connection.execute("SELECT data FROM registry_blocks WHERE first = ?", (first,)):
             with suppress(DamagedEntry):
-                found += wire.find_keys(keys, first, data)
+                found += find_keys(keys, first, data)
     earlier = connection.execute(_EARLIER, (key,))
     before = [row_key for first, data in earlier for row_key, *_ in reversed(_try_unpack(first, data)) if row_key < key]
     after = [row_key for row_key, *_ in islice(read_rows(connection, key), _NEIGHBOURS)]
     return found, before[:_NEIGHBOURS], after
 
 
-def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") -> Iterator[wire.RegistryRow]:
+def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") -> Iterator[RegistryRow]:
     """The records whose key follows `after` and is `start` or follows it, in order. Damaged blocks are left out."""
     for first, _, data in connection.execute(_SELECT_FROM, (max(after, start), _ALL)):
         yield from (row for row in _try_unpack(first, data) if row[0] > after and row[0] >= start)
 
 
-def write(
-    connection: sqlite3.Connection, rows: Sequence[wire.RegistryRow], compress: wire.Compress
-) -> tuple[bool, WriteCounts]:
+def write(connection: sqlite3.Connection, rows: Sequence[RegistryRow], compress: Compress) -> tuple[bool, WriteCounts]:
     """Write rows in the order of their keys. A later date wins. Returns whether a record in the file changed."""
     outcomes, has_changed, writes = list[str](), False, _Writes()
     for block, part in _group(connection, rows):
@@ -165,9 +323,9 @@ def write(
 def delete(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
     """Delete the records of keys, and return their number."""
     gone, writes = 0, _Writes()
-    rows: list[wire.RegistryRow] = [(key, 0, "", "") for key in sorted(set(keys))]
+    rows: list[RegistryRow] = [(key, 0, "", "") for key in sorted(set(keys))]
     for block, part in _group(connection, rows):
-        places = [at for at, is_known in (wire.find_line(block.lines, row[0].encode()) for row in part) if is_known]
+        places = [at for at, is_known in (find_line(block.lines, row[0].encode()) for row in part) if is_known]
         gone += len(places)
         for at in reversed(places):
             del block.lines[at]
@@ -192,15 +350,15 @@ def count(connection: sqlite3.Connection, prefix: str) -> int:
 
 def count_known(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
     """The number of these sorted keys that have a record."""
-    rows: list[wire.RegistryRow] = [(key, 0, "", "") for key in keys]
+    rows: list[RegistryRow] = [(key, 0, "", "") for key in keys]
     return sum(
-        sum(wire.find_line(block.lines, row[0].encode())[1] for row in part) for block, part in _group(connection, rows)
+        sum(find_line(block.lines, row[0].encode())[1] for row in part) for block, part in _group(connection, rows)
     )
 
 
 def _group(
-    connection: sqlite3.Connection, rows: Sequence[wire.RegistryRow]
-) -> Iterator[tuple[_Block, Sequence[wire.RegistryRow]]]:
+    connection: sqlite3.Connection, rows: Sequence[RegistryRow]
+) -> Iterator[tuple[_Block, Sequence[RegistryRow]]]:
     """The rows by the block that they belong to. The caller may replace blocks at any time."""
     at, ahead = 0, 1
     while at < len(rows):
@@ -224,12 +382,12 @@ def _group(
         ahead = min(4 * used, _MAX_AHEAD)
 
 
-def _merge(block: _Block, rows: Sequence[wire.RegistryRow], outcomes: list[str]) -> bool:
+def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> bool:
     """Merge rows into the lines of a block, and append their outcomes. Returns whether a line has changed."""
     has_changed, lines, at = False, block.lines, 0
     for row in rows:
-        at, is_known = wire.find_line(lines, row[0].encode(), at)
-        line = wire.write_block_line(row)
+        at, is_known = find_line(lines, row[0].encode(), at)
+        line = write_block_line(row)
         outcome, is_newer = _compare(row, line, lines[at]) if is_known else ("new", True)
         outcomes.append(outcome)
         if is_newer:
@@ -241,12 +399,12 @@ def _merge(block: _Block, rows: Sequence[wire.RegistryRow], outcomes: list[str])
     return has_changed
 
 
-def _compare(row: wire.RegistryRow, line: bytes, known: bytes) -> tuple[str, bool]:
+def _compare(row: RegistryRow, line: bytes, known: bytes) -> tuple[str, bool]:
     """The outcome of a row, and whether its own `line` replaces the `known` one of its key."""
     if line == known:
         return "same", False
     try:
-        _, date, agency, url = wire.read_line(row[0], known)
+        _, date, agency, url = read_line(row[0], known)
     except DamagedEntry:
         return "new", True
     if row[1] < date:
@@ -258,13 +416,233 @@ def _read_block(first: str, records: object, data: object) -> _Block:
     """A block with its lines. A damaged one has none."""
     number = records if isinstance(records, int) else 0
     try:
-        return _Block(first, number, wire.unpack_lines(first, data))
+        return _Block(first, number, unpack_lines(first, data))
     except DamagedEntry:
         return _Block(first, number, [])
 
 
-def _try_unpack(first: str, data: object) -> list[wire.RegistryRow]:
+def _try_unpack(first: str, data: object) -> list[RegistryRow]:
     try:
-        return wire.unpack_block(first, data)
+        return unpack_block(first, data)
     except DamagedEntry:
         return []
+
+
+#: Limit of the records in one call of `write`. 10,000 take about 30 ms, during which other writers wait.
+MAX_BATCH: Final = 20_000
+#: Records that one transaction of `forget_prefix` deletes.
+_ROWS: Final = 10_000
+#: Records in one page of `pages`.
+_PAGE: Final = 1_000
+#: Keys of one SELECT. The limit of SQLite is 32,766 variables.
+_KEYS: Final = 500
+_RANGE: Final = "SELECT key FROM entries WHERE key >= ? AND key <= ? LIMIT ?"
+#: Pages of the write-ahead log after which it is copied into the file: 64 MiB. A checkpoint waits for the disk twice.
+_CHECKPOINT: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPart:
+    """A part of an import that is finished with this write: a name chosen by the importer, and a note about it."""
+
+    run: str
+    part: str
+    #: The text, or a function that gives it from the result of this write.
+    note: str | Callable[[WriteCounts], str] = ""
+
+
+class RegistryTable:
+    """The registry records of one file, for an importer. Every method raises StoreError. Proxies may use the file."""
+
+    def __init__(self, path: Path, *, now: float) -> None:
+        """Open the store at `path`, and create it if it is missing. `now` is in seconds since the epoch."""
+        file.prepare(path, now, create_tables)
+        #: The file of the store.
+        self.path = path
+        #: What compresses the blocks that are written.
+        self.compress: Compress = compress
+        with self._translate_errors():
+            self._connection = file.connect(path, timeout=file.WRITE_TIMEOUT)
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, rows: Sequence[RegistryRow], *, finishes: ImportPart | None = None) -> WriteCounts:
+        """Write at most MAX_BATCH records, sorted by key, in one transaction. A later date wins over an earlier one.
+
+        With `finishes`, the same transaction remembers a part of an import. In any order of the calls the table is the
+        same, but keys that rise from call to call are written several times as fast as keys at random.
+        """
+        if len(rows) > MAX_BATCH:
+            raise ValueError(f"{len(rows)} records are more than {MAX_BATCH}")
+        with self._transaction():
+            has_changed, counts = write(self._connection, rows, self.compress)
+            if has_changed:
+                announce(self._connection, (REGISTRY_CHANGED,))
+            if finishes is not None:
+                note = finishes.note if isinstance(finishes.note, str) else finishes.note(counts)
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO imports VALUES (?, ?, ?)", (finishes.run, finishes.part, note)
+                )
+        return counts
+
+    def find(self, key: str) -> RegistryRecord | None:
+        """The record of a key. Also raises DamagedEntry."""
+        with self._translate_errors():
+            row = find(self._connection, key)
+        return None if row is None else to_record(row)
+
+    def count(self) -> int:
+        """The number of records."""
+        with self._translate_errors():
+            (records,) = self._connection.execute("SELECT records FROM registry_total").fetchone() or (0,)
+        return records if isinstance(records, int) else 0
+
+    def pages(self, prefix: str = "", *, after: str = "") -> Iterator[list[RegistryRow]]:
+        """The records whose key begins with `prefix` and follows `after`, in the order of their keys.
+
+        Damaged records are left out. Records that are written or forgotten meanwhile may be missing.
+        """
+        while True:
+            with self._translate_errors():
+                page = list(islice(read_rows(self._connection, after, prefix), _PAGE))
+            rows = [row for row in page if row[0].startswith(prefix)]
+            if rows:
+                yield rows
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
+
+    def forget(self, keys: Iterable[str]) -> int:
+        """Delete the records of keys, and return their number."""
+        with self._transaction():
+            announce(self._connection, (REGISTRY_CHANGED,))
+            return delete(self._connection, list(keys))
+
+    def forget_prefix(self, prefix: str) -> int:
+        """Delete the records whose key begins with `prefix`, in transactions of limited size. Returns their number."""
+        total = 0
+        while True:
+            with self._transaction():
+                rows = list(islice(read_rows(self._connection, start=prefix), _ROWS))
+                keys = [key for key, *_ in rows if key.startswith(prefix)]
+                total += delete(self._connection, keys)
+                announce(self._connection, (REGISTRY_CHANGED,))
+            if len(keys) < _ROWS:
+                return total
+
+    def finished_parts(self, run: str) -> dict[str, str]:
+        """The finished parts of an import, and their notes."""
+        with self._translate_errors():
+            return dict(self._connection.execute("SELECT part, note FROM imports WHERE import = ?", (run,)).fetchall())
+
+    def count_entries(self, keys: Sequence[str]) -> int:
+        """The number of these sorted keys that have an entry."""
+        with self._translate_errors():
+            found = self._connection.execute(_RANGE, (keys[0], keys[-1], len(keys) + 1)).fetchall()
+            # With few entries between the keys, one pass is cheaper than a look-up of each key.
+            if len(found) <= len(keys):
+                return len({key for (key,) in found} & set(keys))
+            return sum(self._count_each(keys[at : at + _KEYS]) for at in range(0, len(keys), _KEYS))
+
+    def _count_each(self, keys: Sequence[str]) -> int:
+        places = ", ".join("?" * len(keys))
+        select = f"SELECT count(*) FROM entries WHERE key IN ({places})"  # noqa: S608 - placeholders alone
+        return int(self._connection.execute(select, keys).fetchone()[0])
+
+    def forget_imports(self, *, besides: str = "") -> None:
+        """Forget the finished parts of all imports, or of all but one. A store has one import at a time."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM imports WHERE import != ?", (besides,))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._translate_errors():
+            self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._translate_errors():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
+            if file.is_damage(error):
+                file.mark_damaged(self.path)
+            raise StoreError(f"The registry records of {self.path} failed: {error}.") from error
+
+
+#: Entries that are compared with the registry records at a time.
+_ROWS_A_PAGE: Final = 5_000
+_TOTAL: Final = "SELECT records FROM registry_total"
+_ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
+
+
+def _delete_answered(connection: sqlite3.Connection, entries: Sequence[Entry], deleted: Sequence[str]) -> None:
+    """A purge deletes the record too, and a "not found" of the upstream wins over what an agency's file says."""
+    absent = [entry.key for entry in entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
+    delete(connection, [*deleted, *absent])
+
+
+def _find(read: ReadRow, key: str) -> RegistryEntry | None:
+    block = read(SELECT_BLOCK, (key,))
+    if block is None:
+        return None
+    first, _, data = block
+    row = find_row(key, first, data)
+    return None if row is None else to_entry(row)
+
+
+def _count_all(read: ReadRow) -> object:
+    (records,) = read(_TOTAL, ()) or (0,)
+    return records
+
+
+def _forget(path: Path, prefix: str, now: float) -> int:
+    with RegistryTable(path, now=now) as table:
+        return table.forget_prefix(prefix)
+
+
+def count_registry(path: Path, prefix: str, now: float) -> int:
+    """The number of names under a prefix that have a registry record and no usable entry. `now` is in seconds.
+
+    It blocks the caller's thread. Raises StoreError.
+    """
+    bounds = (prefix, prefix + LAST)
+    with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'registry_blocks'").fetchone() is None:
+            return 0
+        if prefix:
+            records = count(connection, prefix)
+        else:
+            (records,) = connection.execute(_TOTAL).fetchone() or (0,)
+        entries, both = connection.execute(_ENTRIES, (*bounds, now)), 0
+        while page := entries.fetchmany(_ROWS_A_PAGE):
+            both += count_known(connection, [key for (key,) in page if isinstance(key, str)])
+        return max(0, int(records) - both)
+
+
+RECORDS: Final = Records(
+    "registry_blocks",
+    create_tables,
+    _delete_answered,
+    _find,
+    find_near,
+    _count_all,
+    count_registry,
+    _forget,
+)

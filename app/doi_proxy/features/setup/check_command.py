@@ -7,16 +7,21 @@ from dataclasses import asdict
 from typing import Final
 
 from doi_proxy.features.command import CommandContext
-from doi_proxy.features.setup.file_checks import (
+from doi_proxy.features.setup.doctor import (
     find_authority_problems,
+    find_contradictions,
+    find_ineffective,
+    find_machine_limits,
+    find_management_problems,
+    find_port_in_use,
+    find_refused_routes,
+    find_risks,
     find_store_folder_problems,
     find_unreadable_files,
 )
-from doi_proxy.features.setup.machine_checks import find_machine_limits, find_management_problems, find_port_in_use
-from doi_proxy.features.setup.value_checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
-from doi_proxy.server.certificate_check import find_certificate_problems
+from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
-from doi_proxy.system.standard_streams import print_json, printable
+from doi_proxy.system.files import print_json, printable
 
 _SUMMARIES: Final = ("No errors and no warnings.", "There are warnings.", "There are errors.")
 #: What is checked besides the parts of the core and the features. A new check is one more line here.

@@ -11,8 +11,7 @@ from doi_proxy.features.command import Command, CommandContext, add_format, add_
 from doi_proxy.features.setup.doctor_command import add_doctor_arguments, doctor
 from doi_proxy.features.setup.front_command import add_gen_config_arguments, gen_config
 from doi_proxy.features.setup.setup_command import add_setup_arguments, setup
-from doi_proxy.system.options import MAX_WAIT
-from doi_proxy.system.setting_values import read_duration
+from doi_proxy.system.options import MAX_WAIT, read_duration
 
 if TYPE_CHECKING:
     from doi_proxy.features.setup.sizing import Load
@@ -104,7 +103,7 @@ def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
         return show_size(context.settings, namespace.size, namespace.answer, as_json=namespace.format == "json")
     if namespace.ready:
         # Health checks run every few seconds, so this imports none of the checks.
-        from doi_proxy.features.setup.readiness import check_ready
+        from doi_proxy.features.setup.support_bundle import check_ready
 
         return check_ready(context.settings, namespace.server)
     if namespace.running:

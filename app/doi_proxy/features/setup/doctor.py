@@ -2,18 +2,691 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import Final
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
-from doi_proxy.features.setup.exposure import find_exposure, judge_health
-from doi_proxy.features.setup.probe import FILL_BYTES, FILL_HEADER
-from doi_proxy.features.setup.probes import ProbeAnswer, Prober
-from doi_proxy.features.setup.remedies import Fault, front_kind, remedy_for
-from doi_proxy.proxy_client.exchange import ProxyFailure
-from doi_proxy.system.check import Finding
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from doi_names.name import HandleName
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.features.setup.sizing import usual_instances
+from doi_proxy.proxy_client.exchange import Exchange, ProxyFailure, ProxyServer, find_server
+from doi_proxy.server.listening import UNIX, listen, listen_at, release
+from doi_proxy.store.file import find_store_file
+from doi_proxy.system.check import Finding, Inspection, find_access_problem
+from doi_proxy.system.files import read_regular
+from doi_proxy.system.options import Settings, redact
+
+#: Free bytes of a disk below which it counts as full. SQLite's log alone grows to 4 MB.
+_FULL: Final = 1024 * 1024
+_REACH: Final = "correct the path, or run this check as the user of the service"
+
+
+def find_unreadable_files(inspection: Inspection) -> Iterator[Finding]:
+    """Files and folders that do not exist, are of another kind, or cannot be read by this user."""
+    for name in type(inspection.settings).model_fields:
+        path = getattr(inspection.settings, name)
+        if isinstance(path, Path) and (problem := find_access_problem(path)):
+            yield Finding(
+                "error", inspection.source(name), problem, "correct the path, or let the service's user read it"
+            )
+
+
+def find_authority_problems(inspection: Inspection) -> Iterator[Finding]:
+    """A file of certificate authorities that cannot be used."""
+    from doi_proxy.upstream.client import load_authorities  # noqa: PLC0415 - it takes long to import
+
+    path = inspection.settings.upstream_ca_bundle
+    if path is not None:
+        yield from inspection.find_refusal("upstream_ca_bundle", lambda: load_authorities(str(path)))
+
+
+def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
+    """A SQLite file that cannot be written: by this user, in its folder, or on its disk."""
+    path, source = find_store_file(inspection.settings.store_url), inspection.source("store_url")
+    if path is None:
+        return
+    try:
+        existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), Path())
+    except OSError as error:
+        yield Finding("error", source, f"{redact(str(path))} cannot be reached: {error.strerror}", _REACH)
+        return
+    if disk := _find_disk_problem(existing):
+        yield Finding("error", source, *disk)
+        return
+    remedy = "run this check as the user of the service, or change the owner of the folder"
+    if existing == path and not os.access(path, os.R_OK | os.W_OK):
+        yield Finding("error", source, f"{redact(str(path))} is not writable by this user", remedy)
+    elif existing == path.parent or existing == path:
+        # SQLite writes its journal beside the file.
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            yield Finding("error", source, f"the folder {path.parent} is not writable by this user", remedy)
+    elif not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
+        yield Finding("error", source, f"the folder {path.parent} does not exist and cannot be created", remedy)
+
+
+def _find_disk_problem(path: Path) -> tuple[str, str] | None:
+    """Why nothing can be written to the disk of a file or folder, and what to do. None if something can."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return None
+    place = f"the disk of {redact(str(path))}"
+    if disk.f_flag & os.ST_RDONLY:
+        return f"{place} is read-only", "mount it for writing; a running service then writes by itself"
+    free = disk.f_bavail * disk.f_frsize
+    # A file system without a fixed number of files reports 0 of 0.
+    if free < _FULL or (disk.f_files and not disk.f_favail):
+        left = f"{free} bytes" if free < _FULL else "no more files"
+        return f"{place} is full: {left} can be written", "make room; a running service then writes by itself"
+    return None
+
+
+#: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
+_GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+#: The longest content of such a file, in bytes.
+_MOST_LIMIT_BYTES: Final = 4096
+_MIB: Final = 1024 * 1024
+#: Memory of one process without its caches, in bytes. Measured: 71 MB resident.
+_PROCESS_BYTES: Final = 80 * _MIB
+_TIMEOUT: Final = 3.0
+_MAX_ANSWER: Final = 1_000
+
+
+def find_machine_limits(inspection: Inspection) -> Iterator[Finding]:
+    """More memory for the caches of the instances than there is."""
+    settings = inspection.settings
+    express = settings.express_memory_bytes if settings.express_lane else 0
+    # Instances can be on several machines: at most as many are here as `setup` enables.
+    here = min(settings.instances, usual_instances())
+    needed = here * (settings.cache_memory_bytes + express + _PROCESS_BYTES)
+    available = memory_limit()
+    if available is not None and needed > available:
+        yield Finding(
+            "warning",
+            inspection.source("cache_memory_bytes"),
+            f"the caches of {here} instances may grow to {needed // _MIB} MiB; this machine or control group has "
+            f"{available // _MIB} MiB",
+            "lower cache_memory_bytes, express_memory_bytes or instances",
+        )
+
+
+def memory_limit() -> int | None:
+    """The memory that this process may use, in bytes: the physical memory or the limit of its control group."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [physical] if physical > 0 else []
+    for path in _GROUP_LIMITS:
+        try:
+            text = read_regular(path, _MOST_LIMIT_BYTES).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text.isdecimal():
+            limits.append(int(text))
+    return min(limits, default=None)
+
+
+def find_port_in_use(inspection: Inspection) -> Iterator[Finding]:
+    """A port that cannot be opened. A doi-proxy that already answers there is only a note."""
+    settings = inspection.settings
+    try:
+        release(listen(settings.host, settings.port))
+    except DoiProxyError as error:
+        is_socket = settings.host.startswith(UNIX)
+        source = inspection.source("host" if is_socket else "port")
+        if _is_doi_proxy(settings):
+            place = settings.host if is_socket else f"port {settings.port}"
+            yield Finding("note", source, f"a doi-proxy already answers on {place}")
+        else:
+            problem, _, remedy = error.message.partition("; ")
+            yield Finding("error", source, problem, remedy)
+
+
+def find_management_problems(inspection: Inspection) -> Iterator[Finding]:
+    """Management addresses that cannot be opened while no doi-proxy answers on the main port."""
+    settings = inspection.settings
+    if settings.management_listen and not _is_doi_proxy(settings):
+        for address in settings.management_listen:
+            yield from inspection.find_refusal("management_listen", partial(_try_address, address))
+
+
+def _try_address(address: str) -> None:
+    release(listen_at(address))
+
+
+def _is_doi_proxy(settings: Settings) -> bool:
+    try:
+        with Exchange(find_server(settings, None), _TIMEOUT) as exchange:
+            return exchange.send("GET", "/healthz", {}) == http.client.OK and b'"status"' in exchange.read(_MAX_ANSWER)
+    except (ProxyFailure, http.client.HTTPException, ValueError):
+        # The last two are about a host that is none.
+        return False
+
+
+#: Below it are the probes (RFC 8615), if they are switched on.
+PROBE_PATH: Final = b"/.well-known/doi-proxy/probe/"
+#: Their route.
+PROBE_ROUTE: Final = PROBE_PATH + b"{rest:path}"
+
+
+Fault = Literal[
+    "slashes",
+    "decoding",
+    "encoded slashes",
+    "characters",
+    "query",
+    "long request",
+    "long header",
+    "scheme",
+    "host",
+    "client",
+    "trust",
+    "forgery",
+    "accept",
+    "head",
+    "errors",
+    "redirect",
+    "vary",
+    "private",
+    "cache key",
+    "admin",
+    "status",
+    "lists",
+]
+KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
+#: Words in the Server header.
+_SERVERS: Final[Mapping[str, str]] = {"nginx": "nginx", "openresty": "nginx", "apache": "apache", "caddy": "caddy"}
+
+_NGINX: Final[Mapping[Fault, str]] = {
+    "slashes": "`merge_slashes off;` in the server block and in the default server of the same port, and "
+    "`proxy_pass http://doi_proxy;` with nothing after the name",
+    "decoding": "`proxy_pass http://doi_proxy;` with nothing after the name, not even a slash, and without rewrite",
+    "encoded slashes": "`proxy_pass http://doi_proxy;` with nothing after the name",
+    "characters": "`location ^~ /`, or no `location ~ \\.php$` and no rewrite beside it",
+    "query": "`proxy_pass http://doi_proxy;` without $uri or $args in it",
+    "long request": "`large_client_header_buffers 4 64k;` in the server block and in the default server",
+    "long header": "`proxy_buffer_size 64k; proxy_buffers 8 64k; proxy_busy_buffers_size 128k;`",
+    "scheme": "`proxy_set_header X-Forwarded-Proto $scheme;`",
+    "host": "`proxy_set_header Host $http_host;`",
+    "client": "`proxy_set_header X-Forwarded-For $remote_addr;`",
+    "forgery": "`proxy_set_header X-Forwarded-For $remote_addr;` instead of $proxy_add_x_forwarded_for",
+    "accept": "remove `proxy_set_header Accept`",
+    "head": "remove `proxy_method` and `limit_except`",
+    "errors": "`proxy_intercept_errors off;`",
+    "redirect": "`proxy_redirect off;`",
+    "vary": "remove Vary from `proxy_ignore_headers` and from `proxy_hide_header`",
+    "private": "remove Cache-Control from `proxy_ignore_headers`, and `proxy_cache_valid`",
+    "cache key": "`proxy_cache_key $scheme$http_host$request_uri;`",
+    "admin": "`allow 127.0.0.1; allow ::1; deny all;` in `location /admin/`",
+    "status": "`allow` lines for your networks and `deny all;` in `location = /status`",
+    "lists": "the lines of doi-proxy-pass-lists.conf, such as `client_max_body_size 0;`, in `location = /api/resolve`",
+}
+_APACHE: Final[Mapping[Fault, str]] = {
+    "slashes": "`MergeSlashes Off` in the VirtualHost, and `nocanon` at the end of ProxyPass",
+    "decoding": '`ProxyPass "/" "balancer://doi-proxy/" nocanon`, and no RewriteRule with [P]',
+    "encoded slashes": "`AllowEncodedSlashes NoDecode` in the VirtualHost",
+    "characters": '`ProxyPass "/" "balancer://doi-proxy/" nocanon` before all other ProxyPass and Alias lines',
+    "query": "no RewriteRule with [P] and [QSA]",
+    "long request": "`LimitRequestLine 65536` and `LimitRequestFieldSize 65536`",
+    "long header": "`responsefieldsize=65536` on each BalancerMember",
+    "scheme": "`RequestHeader set X-Forwarded-Proto expr=%{REQUEST_SCHEME}`",
+    "host": "`ProxyPreserveHost On`",
+    "client": "`ProxyAddHeaders On`",
+    "forgery": "`RequestHeader unset X-Forwarded-For`",
+    "accept": "remove `RequestHeader ... Accept`",
+    "head": "remove the Limit or LimitExcept section",
+    "errors": "`ProxyErrorOverride Off`",
+    "redirect": "remove `ProxyPassReverse`",
+    "vary": "remove `Header unset Vary` and `CacheIgnoreHeaders Vary`",
+    "private": "`CacheStorePrivate Off`",
+    "cache key": "`CacheIgnoreQueryString Off`, and no CacheIgnoreURLSessionIdentifiers",
+    "admin": '`<Location "/admin/">` with `Require local`',
+    "status": '`<Location "/status">` with `Require ip` for your networks',
+    "lists": '`ProxyPass "/api/resolve"` to a balancer with a long `timeout`, and no LimitRequestBody below 1 GB',
+}
+_CADDY: Final[Mapping[Fault, str]] = {
+    "slashes": "remove `rewrite`, `uri` and `handle_path` before `reverse_proxy`",
+    "decoding": "remove `rewrite`, `uri` and `handle_path` before `reverse_proxy`",
+    "encoded slashes": "remove `rewrite`, `uri` and `handle_path` before `reverse_proxy`",
+    "characters": "remove `php_fastcgi`, `file_server` and `rewrite` from this site",
+    "query": "remove `rewrite` and `uri query`",
+    "long request": "remove `max_header_size` from the server options",
+    "long header": "remove `max_response_header` from the transport",
+    "scheme": "remove `header_up X-Forwarded-Proto`",
+    "host": "remove `header_up Host`",
+    "client": "remove `header_up -X-Forwarded-For`",
+    "forgery": "remove `trusted_proxies`, unless another proxy stands before Caddy",
+    "accept": "remove `header_up Accept`",
+    "head": "remove `method` before `reverse_proxy`",
+    "errors": "remove `handle_response` and `handle_errors`",
+    "redirect": "remove `header_down Location`",
+    "vary": "let the cache plugin obey Vary, or remove it",
+    "private": "let the cache plugin obey Cache-Control, or remove it",
+    "cache key": "put the whole URI into the key of the cache plugin, or remove it",
+    "admin": "`path /admin/*` and `not remote_ip 127.0.0.1 ::1` in a matcher, and `respond` with 403 for it",
+    "status": "`path /status` and `not remote_ip` with your networks in a matcher, and `respond` with 403 for it",
+    "lists": "no `request_body max_size`, and a `reverse_proxy /api/resolve` with a long `response_header_timeout`",
+}
+_HAPROXY: Final[Mapping[Fault, str]] = {
+    "slashes": "remove `http-request normalize-uri path-merge-slashes`",
+    "decoding": "remove `http-request normalize-uri` and `http-request set-path`",
+    "encoded slashes": "remove `http-request normalize-uri` and `http-request deny` for %2F",
+    "characters": "remove `http-request set-path` and `http-request deny` rules for paths",
+    "query": "remove `http-request set-query` and `normalize-uri query-sort-by-name`",
+    "long request": "`tune.bufsize 65536` in the global section",
+    "long header": "`tune.bufsize 65536` in the global section",
+    "scheme": "`http-request set-header X-Forwarded-Proto %[ssl_fc,iif(https,http)]`",
+    "host": "remove `http-request set-header Host`",
+    "client": "`http-request set-header X-Forwarded-For %[src]`",
+    "forgery": "`http-request set-header X-Forwarded-For %[src]` instead of `option forwardfor`",
+    "accept": "remove `http-request set-header Accept`",
+    "head": "remove `http-request set-method`",
+    "errors": "remove `http-response return` and `errorfile` rules for the proxy's own statuses",
+    "redirect": "remove `http-response replace-header Location`",
+    "vary": "`process-vary on` in the cache section",
+    "private": "remove `http-response set-header Cache-Control`",
+    "cache key": "remove the cache, or give it the whole URI as its key",
+    "admin": "`http-request deny if { path_beg /admin/ } !{ src 127.0.0.1 }`",
+    "status": "`http-request deny if { path /status } !{ src 127.0.0.1 }` with your networks",
+    "lists": "no rule on the length of bodies for /api/resolve, and a long `timeout server` for it",
+}
+_LINES: Final = {"nginx": _NGINX, "apache": _APACHE, "caddy": _CADDY, "haproxy": _HAPROXY}
+_EXAMPLES: Final = {"nginx": "nginx", "apache": "apache", "caddy": "caddy"}
+
+
+def front_kind(server: str) -> str:
+    """The kind of front proxy by its Server header, "" if it is unknown."""
+    lower = server.lower()
+    return next((kind for word, kind in _SERVERS.items() if word in lower), "")
+
+
+def remedy_for(fault: Fault, kind: str, value: str = "") -> str:
+    """What to change. `value` is the address of a front proxy that is not trusted."""
+    if fault == "trust":
+        return f"set trusted_proxies of doi-proxy to {value}, if that is the front proxy's address"
+    if kind in _LINES:
+        example = f" (`doi-proxy gen-config {kind}` prints a whole file)" if kind in _EXAMPLES else ""
+        return f"{kind}: {_LINES[kind][fault]}{example}"
+    return "; ".join(f"{name}: {lines[fault]}" for name, lines in _LINES.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _Dependency:
+    """A setting that has an effect only if `holds`."""
+
+    name: str
+    holds: Callable[[Settings], bool]
+    condition: str
+
+
+#: Settings that depend on another one.
+_DEPENDENCIES: Final = (
+    _Dependency("client_burst", lambda settings: bool(settings.value("client_rate")), "client_rate is set"),
+    _Dependency("express_memory_bytes", lambda settings: settings.express_lane, "express_lane is true"),
+    _Dependency("privacy_level", lambda settings: settings.value("access_log") != "off", "access_log is json or text"),
+    _Dependency(
+        "store_max_bytes", lambda settings: settings.store_url.startswith("sqlite:"), "store_url names a SQLite file"
+    ),
+    _Dependency(
+        "cache_negative_ttl",
+        lambda settings: settings.mode == "online" or bool(settings.value("seed")),
+        "mode is online",
+    ),
+)
+
+
+def find_ineffective(inspection: Inspection) -> Iterator[Finding]:
+    """Settings that are set and have no effect."""
+    upstream = (name for name in type(inspection.settings).model_fields if name.startswith("upstream_"))
+    online = (_Dependency(name, lambda settings: settings.mode == "online", "mode is online") for name in upstream)
+    for dependency in (*_DEPENDENCIES, *online):
+        if inspection.is_set(dependency.name) and not dependency.holds(inspection.settings):
+            yield Finding(
+                "warning",
+                inspection.source(dependency.name),
+                f"{dependency.name} has an effect only if {dependency.condition}",
+                "change the other setting, or remove this one",
+            )
+
+
+def find_contradictions(inspection: Inspection) -> Iterator[Finding]:
+    """A shortest lifetime of records that is longer than the longest one."""
+    floor, ceiling = inspection.settings.value("cache_ttl_floor"), inspection.settings.cache_ttl_ceiling
+    if floor > ceiling:
+        # The explicit value is the one to change. Usually only one of the two is set.
+        name = "cache_ttl_floor" if inspection.is_set("cache_ttl_floor") else "cache_ttl_ceiling"
+        yield Finding(
+            "warning",
+            inspection.source(name),
+            f"cache_ttl_floor is {floor:g}, and cache_ttl_ceiling is only {ceiling:g}",
+            "set cache_ttl_floor to at most cache_ttl_ceiling",
+        )
+
+
+def find_refused_routes(inspection: Inspection) -> Iterator[Finding]:
+    """Routes of prefixes whose names `resolve` refuses."""
+    settings = inspection.settings
+    for prefix in settings.upstream_route_urls if settings.resolve == "doi" else ():
+        if not HandleName(f"{prefix}/x").is_doi:
+            yield Finding(
+                "warning",
+                inspection.source("upstream_routes"),
+                f"{prefix} is not a DOI prefix, so its names are refused and the route is never used",
+                'set resolve to "any", or remove the route',
+            )
+
+
+def find_risks(inspection: Inspection) -> Iterator[Finding]:
+    """Values that work and expose the proxy or surprise its users."""
+    settings, source = inspection.settings, inspection.source
+    if any(network == "*" or network.endswith("/0") for network in settings.trusted_proxies):
+        yield Finding(
+            "warning",
+            source("trusted_proxies"),
+            "every client can claim any address and scheme by X-Forwarded-For and X-Forwarded-Proto",
+            "set trusted_proxies to the addresses of your front proxies",
+        )
+    if any(map(_is_open_to_others, settings.management_listen)):
+        yield Finding(
+            "warning",
+            source("management_listen"),
+            "other machines reach the admin API, and its token travels without TLS",
+            "set management_listen to addresses of this machine alone, such as 127.0.0.1:8101 and a Unix socket",
+        )
+    if settings.instances > 1 and settings.store_url.startswith("memory:"):
+        yield Finding(
+            "warning",
+            source("store_url"),
+            "the instances share no records, purges and imports",
+            "set store_url to a SQLite file, or on several machines to a Valkey server",
+        )
+    if settings.upstream_contact is None and settings.mode == "online":
+        yield Finding(
+            "warning",
+            "upstream_contact",
+            "the upstream cannot write to you before it blocks you",
+            "set upstream_contact to an e-mail address or a URL",
+        )
+    if settings.public_url is None:
+        yield Finding(
+            "note",
+            "public_url",
+            "links and redirects to this resolver use the scheme and Host of each request",
+            "set public_url to the address that browsers see",
+        )
+
+
+def _is_open_to_others(address: str) -> bool:
+    """Whether a management address is one other than loopback."""
+    if address.startswith(UNIX):
+        return False
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
+
+
+TOKEN_HEADER: Final = "doi-proxy-probe"  # noqa: S105 - the name of a header
+#: Longest time from the signature of a token to its end, in seconds.
+TOKEN_SECONDS: Final = 120
+#: A response header that a probe can request, and its limit in bytes: a Location can be as long as an escaped name.
+FILL_HEADER: Final = "doi-proxy-probe-fill"
+FILL_BYTES: Final = 30_000
+#: The statuses that a probe can request.
+_STATUSES: Final = {"302": 302, "404": 404, "502": 502}
+#: The Cache-Control of the answer that a probe can request.
+_CACHING: Final = {
+    "": {"cache-control": "no-store"},
+    "public": {"cache-control": "public, max-age=60"},
+    "vary": {"cache-control": "public, max-age=60", "vary": "Accept"},
+    "private": {"cache-control": "private, max-age=60", "vary": "Accept"},
+}
+
+
+class Probe:
+    """Recognises probes. `clock` is in seconds since the epoch."""
+
+    def __init__(self, admin_token: str | None, clock: Callable[[], float]) -> None:
+        """Without a token, no probe is answered."""
+        self._key = admin_token
+        self._clock = clock
+
+    def set_token(self, admin_token: str | None) -> None:
+        """Use another admin token from now on."""
+        self._key = admin_token
+
+    def is_valid(self, token: str) -> bool:
+        """Whether a probe is answered that carries this token."""
+        return self._key is not None and is_valid_token(self._key, token, self._clock())
+
+
+def sign_token(key: str, expires: int) -> str:
+    """A token that is valid until `expires`, in seconds since the epoch. `key` is the admin token."""
+    text = f"{expires}.{secrets.token_hex(8)}"
+    return f"{text}.{_signature(key, text)}"
+
+
+def _signature(key: str, text: str) -> str:
+    return hmac.new(key.encode(), b"doi-proxy probe " + text.encode("latin-1"), hashlib.sha256).hexdigest()
+
+
+def is_valid_token(key: str, token: str, now: float) -> bool:
+    """Whether a token was signed with the key and counts now."""
+    text, _, signature = token.rpartition(".")
+    if not hmac.compare_digest(_signature(key, text).encode(), signature.encode("latin-1")):
+        return False
+    return now <= int(text.partition(".")[0]) <= now + TOKEN_SECONDS
+
+
+def add_probe(app: FastAPI, probe: Probe, refuse: Callable[[Request], Response]) -> None:
+    """Add the route. `refuse` answers a request without a valid token."""
+
+    @app.api_route(PROBE_ROUTE.decode(), methods=["GET", "HEAD"], include_in_schema=False)
+    async def answer_probe(request: Request) -> Response:
+        if not probe.is_valid(request.headers.get(TOKEN_HEADER, "")):
+            return refuse(request)
+        return _echo(request)
+
+
+def _echo(request: Request) -> Response:
+    wanted = request.query_params
+    status = _STATUSES.get(wanted.get("status", ""), 200)
+    caching = wanted.get("cache", "")
+    headers = dict(_CACHING.get(caching, _CACHING[""]))
+    if "fill" in wanted:
+        headers[FILL_HEADER] = "x" * FILL_BYTES
+    if status == HTTPStatus.FOUND:
+        headers["location"] = f"{request.scope['scheme']}://{request.headers.get('host', '')}/10.1234//a%2Fb"
+    # What a cache can store for other clients says nothing about this one.
+    body = {"id": secrets.token_hex(8)} | ({} if caching else _describe(request))
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+def _describe(request: Request) -> dict[str, Any]:
+    scope, headers = request.scope, request.headers
+    return {
+        "method": scope["method"],
+        "path": scope["raw_path"].decode("latin-1"),
+        "query": scope["query_string"].decode("latin-1"),
+        "scheme": scope["scheme"],
+        "client": scope["client"][0] if scope.get("client") else "",
+        "host": headers.get("host", ""),
+        "accept": headers.get("accept", ""),
+        "forwarded_for": headers.get("x-forwarded-for", ""),
+        "forwarded_proto": headers.get("x-forwarded-proto", ""),
+    }
+
+
+#: Seconds that one probe waits for its answer.
+_PROBE_TIMEOUT: Final = 20.0
+#: Lists of names. A cached answer causes no query.
+_LIST_PATH: Final = "/api/resolve?only=cached"
+#: Seconds before each piece of a list.
+_LIST_PAUSE: Final = 0.1
+#: The largest body that is read, in bytes: an echo of the longest path.
+_MAX_BODY_BYTES: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """The answer to one probe. `echo` is empty if it does not come from the proxy."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    echo: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def server(self) -> str:
+        """The name in the Server header."""
+        return self.headers.get("server", "")
+
+
+class Prober:
+    """Sends probes to one public URL, each over its own connection.
+
+    Every run has its own paths, so no earlier answer is in a cache.
+    """
+
+    def __init__(self, server: ProxyServer, token: str) -> None:
+        self.server = server
+        self._token = token
+        #: Whether the last connection came from a loopback address.
+        self.is_on_this_machine = False
+        #: The path of all probes, without the sub-path.
+        self.path = PROBE_PATH.decode() + secrets.token_hex(16) + "/"
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the URL."""
+        return "https" if self.server.is_tls else "http"
+
+    def send(self, rest: str, method: str = "GET", **headers: str) -> ProbeAnswer:
+        """Send `rest`, a raw path and query, below the path of probes. Raises ProxyFailure."""
+        fields = {TOKEN_HEADER: self._token, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        return self._exchange(method, self.path + rest, fields)
+
+    def send_plain(self, target: str) -> ProbeAnswer:
+        """GET a path of the proxy as any client would. Raises ProxyFailure."""
+        return self._exchange("GET", target, {"Accept": "application/json"})
+
+    def send_list(self, pieces: Sequence[bytes]) -> ProbeAnswer:
+        """POST a list of names in pieces, with a pause before each. Raises ProxyFailure."""
+        fields = {"Content-Type": "text/plain", "Content-Length": str(sum(map(len, pieces)))}
+        return self._exchange("POST", _LIST_PATH, fields, _pace(pieces))
+
+    def _exchange(
+        self, method: str, target: str, fields: Mapping[str, str], content: Iterable[bytes] | None = None
+    ) -> ProbeAnswer:
+        with Exchange(self.server, _PROBE_TIMEOUT) as exchange:
+            status = exchange.send(method, target, fields, content)
+            self.is_on_this_machine = ip_address(exchange.local_address).is_loopback
+            body = exchange.read(_MAX_BODY_BYTES)
+            headers = {name.lower(): value for name, value in exchange.headers.items()}
+        return ProbeAnswer(status, headers, body, _read_echo(body))
+
+
+def _pace(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        time.sleep(_LIST_PAUSE)
+        yield piece
+
+
+def _read_echo(body: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) and "id" in document else {}
+
+
+_ADMIN_PATH: Final = "/admin/settings"
+_STATUS_PATH: Final = "/status?format=json"
+#: The states of a store (`/readyz`) that an operator should know of.
+_STORE_PROBLEMS: Final = {
+    "read-only": "the store can be read, but not written: new records are lost when a process ends",
+    "failing": "the store fails: each process has its memory alone",
+}
+#: The challenge of the admin API (RFC 6750, section 3).
+_CHALLENGE: Final = "doi-proxy admin"
+
+
+def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
+    """Paths of operators that this client reaches. `kind` is that of the front proxy. Raises ProxyFailure.
+
+    A client on this machine is not a stranger: the generated configurations let it pass.
+    """
+    yield from judge_readiness(prober.send_plain("/readyz"))
+    admin = prober.send_plain(_ADMIN_PATH)
+    if prober.is_on_this_machine:
+        yield Finding(
+            "note",
+            "probe /admin/",
+            "this machine reached the front proxy by a loopback address, so it cannot see what strangers reach",
+            "run this command on another machine too",
+        )
+        return
+    yield from judge_admin(admin, kind)
+    yield from judge_status(prober.send_plain(_STATUS_PATH), kind)
+
+
+def judge_admin(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
+    """A finding if an answer without a token comes from the admin API."""
+    if answer.status == HTTPStatus.UNAUTHORIZED and _CHALLENGE in answer.headers.get("www-authenticate", ""):
+        problem = "strangers reach the admin API through the front proxy, and only the token protects it"
+        yield Finding("warning", "probe /admin/", problem, remedy_for("admin", kind))
+
+
+def judge_status(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
+    """A finding if an answer is the status of the service."""
+    try:
+        document = json.loads(answer.body)
+    except ValueError:
+        return
+    if answer.status == HTTPStatus.OK and isinstance(document, dict) and "hit_share" in document:
+        problem = "strangers see /status through the front proxy"
+        remedy = remedy_for("status", kind)
+        yield Finding(
+            "warning", "probe /status", problem, f"{remedy}; nothing, if status_networks has everyone on purpose"
+        )
+
+
+def judge_readiness(answer: ProbeAnswer) -> Iterator[Finding]:
+    """A finding if `/readyz` says that the store cannot be written. A front proxy may keep strangers from that path."""
+    try:
+        state = json.loads(answer.body)["detail"]["store"]
+    except (ValueError, LookupError, TypeError):
+        return
+    if answer.status == HTTPStatus.OK and state in _STORE_PROBLEMS:
+        remedy = "the log of doi-proxy says why; see docs/operations.md"
+        yield Finding("warning", "probe /readyz", _STORE_PROBLEMS[state], remedy)
+
+
+def judge_health(answer: ProbeAnswer) -> Finding | None:
+    """A finding if `/healthz` is not answered by a doi-proxy."""
+    if answer.status == HTTPStatus.OK and b'"status"' in answer.body:
+        return None
+    return Finding(
+        "error",
+        "probe /healthz",
+        f"no doi-proxy answered: HTTP {answer.status}",
+        "let the front proxy pass every path to doi-proxy",
+    )
+
 
 #: What is sent as a part of a path, by the fault if it does not arrive as it was sent.
 _PATHS: Final[tuple[tuple[str, Fault], ...]] = (

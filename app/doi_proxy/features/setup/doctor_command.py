@@ -9,7 +9,7 @@ from typing import Final
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import CommandContext, add_format
 
-#: The front proxies for which doi_proxy.features.setup.remedies has remedies.
+#: The front proxies for which doi_proxy.features.setup.doctor has remedies.
 EXAMINED_KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
 
 
@@ -34,10 +34,8 @@ def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
     as_json = namespace.format == "json"
     if namespace.upstream:
         return show_findings(context.examine_upstreams(), as_json=as_json)
-    from doi_proxy.features.setup.doctor import examine, examine_without_key
-    from doi_proxy.features.setup.probe import TOKEN_SECONDS, sign_token
-    from doi_proxy.features.setup.probes import Prober
-    from doi_proxy.proxy_client.server import parse_server
+    from doi_proxy.features.setup.doctor import TOKEN_SECONDS, Prober, examine, examine_without_key, sign_token
+    from doi_proxy.proxy_client.exchange import parse_server
 
     settings = context.settings
     url = namespace.url or settings.public_url

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.features.feature import Opened
-    from doi_proxy.web.operations import Face
+    from doi_proxy.web.redirect import Face
 
 
 class Setup(Feature):
@@ -21,9 +21,9 @@ class Setup(Feature):
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the routes."""
-        from doi_proxy.endpoints.own_pages import no_file
-        from doi_proxy.features.setup.probe import Probe, add_probe
-        from doi_proxy.features.setup.runbook_route import add_runbook
+        from doi_proxy.endpoints.operators import no_file
+        from doi_proxy.features.setup.doctor import Probe, add_probe
+        from doi_proxy.features.setup.runbook import add_runbook
 
         add_runbook(app, face)
         token = self.context.settings.value("admin_token")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup.unit import SERVICE, SOCKET, TARGET
+from doi_proxy.features.setup.sizing import SERVICE, SOCKET, TARGET
 from doi_proxy.system.options import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
 
 
 def _write_unit(namespace: argparse.Namespace, settings: Settings) -> str:
-    from doi_proxy.features.setup.unit import CONFIG, find_program, write_units
+    from doi_proxy.features.setup.sizing import CONFIG, find_program, write_units
 
     if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
         raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
@@ -57,8 +57,7 @@ def _write_unit(namespace: argparse.Namespace, settings: Settings) -> str:
 
 
 def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:
-    from doi_proxy.features.setup.front import read_front
-    from doi_proxy.features.setup.front_files import write_front
+    from doi_proxy.features.setup.front_files import read_front, write_front
 
     front = read_front(
         settings,

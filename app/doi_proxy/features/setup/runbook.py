@@ -9,7 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from doi_proxy.features.setup.shipped_files import read_manual_page, read_shipped
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import PlainTextResponse
+
+from doi_proxy.endpoints.operators import no_file, text_headers
+from doi_proxy.features.setup.sizing import read_manual_page, read_shipped
+from doi_proxy.web.freshness import STATIC_FILE
+from doi_proxy.web.redirect import Face
 
 #: Where an alert of config/ says that its entry is.
 _PLACE: Final = re.compile(r"docs/runbook\.md#(\S+)")
@@ -31,3 +37,14 @@ def write_alerts(public_url: str | None) -> str:
     """The alerts of config/, whose links lead to the runbook of the service at this URL."""
     text = read_shipped("prometheus/alerts.yml")
     return text if public_url is None else _PLACE.sub(rf"{public_url.rstrip('/')}/runbook/\1", text)
+
+
+def add_runbook(app: FastAPI, face: Face) -> None:
+    """Answer `/runbook/ALERT` with its entry."""
+
+    @app.api_route("/runbook/{entry}", methods=["GET", "HEAD"], include_in_schema=False)
+    async def show_entry(entry: str, request: Request) -> Response:
+        text = read_entries().get(entry.lower())
+        if text is None:
+            return no_file(face, request)
+        return PlainTextResponse(text, headers=text_headers(STATIC_FILE))

@@ -7,8 +7,8 @@ from difflib import get_close_matches
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.setup.runbook import read_entries
-from doi_proxy.features.setup.shipped_files import read_manual_page
-from doi_proxy.system.redaction import MAX_SHOWN
+from doi_proxy.features.setup.sizing import read_manual_page
+from doi_proxy.system.options import MAX_SHOWN
 
 
 def print_runbook(entry: str | None, page: str | None) -> int:

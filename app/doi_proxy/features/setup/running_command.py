@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import CommandContext
-from doi_proxy.features.setup.described_settings import ShownSetting, describe_settings
-from doi_proxy.proxy_client.running_proxy import open_client
-from doi_proxy.system.redaction import MASK
-from doi_proxy.system.standard_streams import print_json
+from doi_proxy.features.setup.sizing import ShownSetting, describe_settings
+from doi_proxy.proxy_client.exchange import open_client
+from doi_proxy.system.files import print_json
+from doi_proxy.system.options import MASK
 
 Step = Literal["reload", "restart"]
 

@@ -18,7 +18,7 @@ from doi_proxy.features.setup.front_command import FRONTS
 from doi_proxy.system.options import CONFIG_VARIABLE, flag_of, require_networks
 
 if TYPE_CHECKING:
-    from doi_proxy.features.setup.installation import PlannedFile
+    from doi_proxy.features.setup.sizing import PlannedFile
     from doi_proxy.system.options import Settings
 
 #: The settings that the questions are about.
@@ -79,9 +79,14 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
 
     Raises ConfigurationError.
     """
-    from doi_proxy.features.setup.installation import change_settings, read_existing
-    from doi_proxy.features.setup.shipped_files import read_shipped
-    from doi_proxy.features.setup.unit import CONFIG, INSTANCES, usual_instances
+    from doi_proxy.features.setup.sizing import (
+        CONFIG,
+        INSTANCES,
+        change_settings,
+        read_existing,
+        read_shipped,
+        usual_instances,
+    )
 
     root = namespace.root
     config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
@@ -223,10 +228,17 @@ def _plan(
     settings: Settings, namespace: argparse.Namespace, config: Path, text: str, before: str | None, instances: int
 ) -> Iterator[PlannedFile]:
     """The files of an installation with these settings. Raises ConfigurationError."""
-    from doi_proxy.features.setup.installation import PlannedFile, add_networks, read_existing
     from doi_proxy.features.setup.runbook import write_alerts
-    from doi_proxy.features.setup.shipped_files import read_shipped
-    from doi_proxy.features.setup.unit import INSTANCES, find_program, usual_instances, write_units
+    from doi_proxy.features.setup.sizing import (
+        INSTANCES,
+        PlannedFile,
+        add_networks,
+        find_program,
+        read_existing,
+        read_shipped,
+        usual_instances,
+        write_units,
+    )
 
     def plan(path: Path, text: str, step: str = "") -> PlannedFile:
         return PlannedFile(_below(namespace.root, path), text, read_existing(_below(namespace.root, path)), step)
@@ -255,8 +267,7 @@ def _plan(
 
 def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path, str, str]:
     """The path and the text of the front proxy's file, and what has to be done then."""
-    from doi_proxy.features.setup.front import read_front
-    from doi_proxy.features.setup.front_files import write_front
+    from doi_proxy.features.setup.front_files import read_front, write_front
 
     front = read_front(
         settings, backends=(), certificate=namespace.certificate, key=namespace.certificate_key, cached=False
@@ -273,7 +284,7 @@ def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path
 
 def _write(planned: list[PlannedFile], *, is_sure: bool) -> list[PlannedFile]:
     """Write new files, and those that differ after a look at the difference. Returns what was written."""
-    from doi_proxy.features.setup.installation import write_planned
+    from doi_proxy.features.setup.sizing import write_planned
 
     written = []
     for planned_file in planned:

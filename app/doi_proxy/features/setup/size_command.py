@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.features.setup.sizing import Has, Load, need_of, write_rows
-from doi_proxy.system.standard_streams import print_json
+from doi_proxy.system.files import print_json
 
 if TYPE_CHECKING:
     from doi_proxy.system.options import Settings

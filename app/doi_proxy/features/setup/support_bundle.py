@@ -23,14 +23,42 @@ from typing import Any, Final
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import CommandContext
-from doi_proxy.features.setup.described_settings import describe_settings
-from doi_proxy.proxy_client.admin import send_request
-from doi_proxy.proxy_client.exchange import Exchange
-from doi_proxy.proxy_client.running_proxy import find_server
-from doi_proxy.proxy_client.server import ProxyServer
+from doi_proxy.features.setup.sizing import describe_settings
+from doi_proxy.proxy_client.exchange import Exchange, ProxyFailure, ProxyServer, find_server, send_request
 from doi_proxy.system.files import create_new
-from doi_proxy.system.redaction import MASK, redact
+from doi_proxy.system.options import MASK, Settings, redact
 from doi_proxy.system.version import read_version
+
+#: Timeout in seconds. Container engines end a health check soon after.
+_READY_TIMEOUT: Final = 5.0
+_MAX_READY_BYTES: Final = 64 * 1024
+
+
+def check_ready(settings: Settings, server: str | None) -> int:
+    """Print the answer of `/readyz`. Exit status 0 if the proxy at a URL, or on this machine, is ready, else 1.
+
+    Raises ProxyFailure without an answer, and for a 200 of another program: many answer every path with a page.
+    """
+    with Exchange(find_server(settings, server), _READY_TIMEOUT) as exchange:
+        status = exchange.send("GET", "/readyz", {})
+        body = exchange.read(_MAX_READY_BYTES)
+        print(body.decode("utf-8", "replace"))
+        if status == http.client.OK and not _says_ready(body):
+            raise ProxyFailure(
+                f"{exchange.server.label}: its answer does not say that it is ready; this is not a doi-proxy; check "
+                "the URL and the port",
+                is_transient=False,
+            )
+    return 0 if status == http.client.OK else 1
+
+
+def _says_ready(body: bytes) -> bool:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(answer, dict) and answer.get("ready") is True and isinstance(answer.get("detail"), dict)
+
 
 #: What is fetched from a running proxy: the file in the bundle, and the target.
 _FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}

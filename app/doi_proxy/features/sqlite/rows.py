@@ -2,18 +2,91 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from doi_proxy.cache.entry import Entry, RegistryEntry
-from doi_proxy.cache.store import StoreStats
+from doi_proxy.cache.store import NearKeys, StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.sqlite.file import find_cause, is_damage
-from doi_proxy.features.sqlite.records import Records
+from doi_proxy.features.sqlite.file import WRITE_TIMEOUT, connect, find_cause, is_damage, translate_open_errors
+from doi_proxy.store.file import connect_to_read
 from doi_proxy.store.stored_entry import unpack
+
+#: Reads the first row of a query. Raises StoreError.
+ReadRow = Callable[[str, tuple[object, ...]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The functions of the feature. Those that have a connection raise sqlite3.Error."""
+
+    #: Their table. A file has it after it was opened for writing.
+    table: str
+    #: Creates the tables that are missing.
+    create: Callable[[sqlite3.Connection], None]
+    #: Follows what a transaction writes, before it is committed: new entries, and keys whose entry it deleted.
+    follow: Callable[[sqlite3.Connection, Sequence[Entry], Sequence[str]], None]
+    #: The record of a key. Also raises DamagedEntry.
+    find: Callable[[ReadRow, str], RegistryEntry | None]
+    #: Of keys, the likeliest first, those with a record, and the keys of records before and after a key.
+    near: Callable[[sqlite3.Connection, str, Sequence[str]], tuple[list[str], list[str], list[str]]]
+    #: The number of records.
+    total: Callable[[ReadRow], object]
+    #: The number of names under a prefix with a record and no usable entry at a time. Blocks. Raises StoreError.
+    count: Callable[[Path, str, float], int]
+    #: Deletes the records under a prefix, and returns their number. Blocks. Raises StoreError.
+    forget: Callable[[Path, str, float], int]
+
+
+_KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"
+
+
+class NearSearch:
+    """One search at a time. The connection is opened by the first."""
+
+    def __init__(self, path: Path, records: Records | None) -> None:
+        self._path = path
+        self._records = records
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def find(self, key: str, candidates: Sequence[str]) -> NearKeys:
+        """See SearchableStore. Blocks. Raises StoreError."""
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = connect_to_read(self._path)
+                listed = json.dumps(candidates, ensure_ascii=False)
+                known = [
+                    known_key
+                    for (known_key,) in self._connection.execute(_KNOWN, (listed,))
+                    if isinstance(known_key, str)
+                ]
+                if self._records is None:
+                    return NearKeys(known)
+                records, before, after = self._records.near(self._connection, key, candidates)
+                return NearKeys(known, before, after, records)
+            except (sqlite3.Error, OSError, ValueError) as error:
+                self._close()
+                text = f"The names near {key!r} could not be read from {self._path}: {error}."
+                raise StoreError(text, cause=find_cause(error)) from error
+
+    def close(self) -> None:
+        """Close the connection, after a search that is under way."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
 
 #: Rows read at a time by `pages`.
 _PAGE: Final = 500
@@ -151,3 +224,27 @@ class Rows:
         if is_damage(error):
             self._report_damage(error)
         return StoreError(f"The store {self._path} failed: {error}.", cause=find_cause(error))
+
+
+#: The longest value, in bytes: those of features are far shorter. It is read in one turn of the event loop.
+_MAX_BYTES: Final = 8 * 1024 * 1024
+
+
+def read_note(rows: Rows, name: str) -> bytes | None:
+    """The value of a note. A long one counts as none. Raises StoreError."""
+    query = "SELECT data FROM notes WHERE name = ? AND length(data) <= ?"
+    (data,) = rows.row(query, (name, _MAX_BYTES)) or (None,)
+    # A damaged row can have a value of any type.
+    return data if isinstance(data, bytes) else None
+
+
+def write_note(path: Path, name: str, data: bytes) -> None:
+    """Write the value of a note. Blocks. Raises StoreError."""
+    with translate_open_errors(path, "for writing"), closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
+        connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, data))
+
+
+def try_notes(path: Path) -> None:
+    """Raise StoreError if no note can be written now. Waits for no lock."""
+    with translate_open_errors(path, "for writing"), closing(connect(path, timeout=0.0)) as connection:
+        connection.execute("BEGIN IMMEDIATE")

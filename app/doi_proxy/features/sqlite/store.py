@@ -15,14 +15,9 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, NearKeys, StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.sqlite import file
-from doi_proxy.features.sqlite.batch import write_batch
-from doi_proxy.features.sqlite.bounds import StoreBounds
-from doi_proxy.features.sqlite.near import NearSearch
-from doi_proxy.features.sqlite.notes import read_note, try_notes, write_note
-from doi_proxy.features.sqlite.place import StorePlace
-from doi_proxy.features.sqlite.records import Records
-from doi_proxy.features.sqlite.rows import Rows
-from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change
+from doi_proxy.features.sqlite.file import StorePlace
+from doi_proxy.features.sqlite.rows import NearSearch, Records, Rows, read_note, try_notes, write_note
+from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change, StoreBounds, write_batch
 from doi_proxy.store.file import READ_TIMEOUT, has_log
 
 #: Seconds between two writes of the time at which an entry was last used.

@@ -11,8 +11,7 @@ from typing import Final
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import Command, CommandContext, add_format, add_server, set_usage
-from doi_proxy.proxy_client.admin import AdminClient
-from doi_proxy.proxy_client.running_proxy import open_client
+from doi_proxy.proxy_client.exchange import AdminClient, open_client
 
 #: Seconds between two prints with --watch.
 _INTERVAL: Final = 5.0
@@ -55,8 +54,7 @@ def show_status(client: AdminClient, *, as_json: bool, has_colour: bool) -> str:
     from pydantic import ValidationError
 
     from doi_proxy.features.status.models import Status
-    from doi_proxy.features.status.summary import read_english
-    from doi_proxy.features.status.terminal import StatusText
+    from doi_proxy.features.status.summary import StatusText, read_english
 
     try:
         status = Status.model_validate(document)

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, field_validator
 
 from doi_proxy.features import feature
-from doi_proxy.system.background import Service
-from doi_proxy.system.options import SettingsGroup, require_networks
-from doi_proxy.system.setting_values import TextList
+from doi_proxy.system.check import Service
+from doi_proxy.system.options import SettingsGroup, TextList, require_networks
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
-    from doi_proxy.features.status.clients import ClientCounts
+    from doi_proxy.features.status.clients import ClientCounts, PrefixCounts
     from doi_proxy.features.status.models import Readiness, Status
-    from doi_proxy.features.status.prefixes import PrefixCounts
-    from doi_proxy.features.status.reader import StatusReader
-    from doi_proxy.features.status.watching import EventWatcher
-    from doi_proxy.web.operations import Face
+    from doi_proxy.features.status.reader import EventWatcher, StatusReader
+    from doi_proxy.web.redirect import Face
 
 #: The privacy level from which prefixes are not counted.
 _NO_PREFIXES: Final = 3
@@ -64,18 +61,16 @@ class StatusPages(feature.Feature, Service):
     @classmethod
     def samples(cls) -> Mapping[str, Mapping[str, Any]]:
         """See Feature."""
-        from doi_proxy.features.status.samples import sample_status
+        from doi_proxy.features.status.page import sample_status
 
         return sample_status()
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Count clients and prefixes, and record the history and the events."""
         from doi_proxy.features.metrics.feature import Metrics
-        from doi_proxy.features.status.clients import ClientCounts
-        from doi_proxy.features.status.prefixes import PrefixCounts
-        from doi_proxy.features.status.reader import StatusReader
-        from doi_proxy.features.status.watching import EventWatcher
-        from doi_proxy.web.client_network import client_of
+        from doi_proxy.features.status.clients import ClientCounts, PrefixCounts
+        from doi_proxy.features.status.reader import EventWatcher, StatusReader
+        from doi_proxy.web.request_path import client_of
 
         context = self.context
         self._clients = ClientCounts(client_of, context.clock)
@@ -89,9 +84,8 @@ class StatusPages(feature.Feature, Service):
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the routes, that of /status also behind the gates of operators."""
         from doi_proxy.endpoints.operators import OperatorPath
-        from doi_proxy.features.status.http import add_health
         from doi_proxy.features.status.models import STATUS_PATH
-        from doi_proxy.features.status.page import add_status
+        from doi_proxy.features.status.page import add_health, add_status
 
         self._reader.services = opened.services
         add_health(app, self._describe_readiness)

@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 
-from doi_proxy.features.status.models import STATUS_PATH, Status
-from doi_proxy.features.status.numbers import write_count, write_number, write_share
-from doi_proxy.features.status.plot import DAY, HOUR, plot
-from doi_proxy.features.status.summary import write_event, write_problem, write_sentence, write_uptime
-from doi_proxy.web import media_types
-from doi_proxy.web.date import write_moment
+from doi_proxy.features.status import models
+from doi_proxy.features.status.models import DAY, HOUR, STATUS_PATH, Health, Readiness, Status, plot
+from doi_proxy.features.status.summary import (
+    write_count,
+    write_event,
+    write_number,
+    write_problem,
+    write_sentence,
+    write_share,
+    write_uptime,
+)
+from doi_proxy.web import request_path as media_types
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
-from doi_proxy.web.header import Header
 from doi_proxy.web.languages import choose_language
+from doi_proxy.web.negotiation import write_moment
 from doi_proxy.web.pages import Link, Pages
 from doi_proxy.web.problem import PROBLEM, problem
+from doi_proxy.web.request_path import Header
 from doi_proxy.web.responses import HTML, JSON, PAGE_POLICY
+
+
+def add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> None:
+    """Answer /healthz and /readyz."""
+
+    @app.get("/healthz", tags=["Operate"], summary="Is the process alive?", response_description="It is.")
+    async def healthz() -> Health:
+        return Health(status="ok")
+
+    @app.get(
+        "/readyz",
+        tags=["Operate"],
+        summary="Can it answer?",
+        response_description="It can, from its cache at least.",
+        responses={503: {"model": Readiness, "description": "It cannot: send requests elsewhere."}},
+    )
+    async def readyz(response: Response) -> Readiness:
+        state = await readiness()
+        response.status_code = 200 if state.ready else 503
+        return state
+
+    for route in (healthz, readyz):
+        app.add_api_route("/" + route.__name__, route, methods=["HEAD"], include_in_schema=False, response_model=None)
+
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
@@ -129,3 +160,59 @@ def _problem(link: Link) -> Response:
 def _respond(body: bytes, *headers: Header, status: int = 200) -> Response:
     fields = {name.decode(): value.decode() for name, value in (*headers, NO_STORE, VARY_ACCEPT_AND_LANGUAGE)}
     return Response(body, status, headers=fields)
+
+
+#: The time of the sample, in seconds since the epoch.
+_START: Final = 1_700_000_100
+_STATUS: Final[Mapping[str, Any]] = {
+    "started": _START,
+    "uptime": 600,
+    "version": "1.0.0",
+    "mode": "online",
+    "draining": False,
+    "requests": {"302": 3},
+    "answers": {"fresh": 2, "asked": 1},
+    "hit_share": 0.67,
+    "independent_share": 0.93,
+    "unverified": {},
+    "denied": 0,
+    "upstreams": [],
+    "upstream_seconds": 0.2,
+    "budget": {"tokens": 10.0, "rate": 5.0, "in_flight": 0, "waiting": 0, "clients_waiting": 0},
+    "store": {
+        "kind": "memory",
+        "healthy": True,
+        "entries": 0,
+        "bytes": 0,
+        "memory_entries": 1,
+        "memory_bytes": 1000,
+    },
+    "local_records": None,
+    "clients": {"networks": 3, "half": 1, "nine_tenths": 2, "largest_share": 0.67},
+    "prefixes": {"asked": [models.PrefixCount(prefix="10.1000", names=7)], "missing": [], "unverified": []},
+    "connections": 1,
+    "refused": {},
+    "loop_delay": 0.001,
+}
+
+
+def sample_status() -> dict[str, Mapping[str, Any]]:
+    """The facts of the page by its template."""
+    summary = models.StatusSummary(
+        state="working",
+        upstreams=[],
+        down_since=None,
+        requests_per_second=1.5,
+        hit_share=0.9,
+        failed_share=0.0,
+        problems=["DoiProxyStoreFails"],
+    )
+    point = models.HistoryPoint(
+        start=_START, requests=9, answers=8, hits=5, stale=1, unverified=1, questions=3, down=60
+    )
+    events = [
+        models.EventStatus(kind="start", at=_START, until=None, detail="1.0.0", count=1),
+        models.EventStatus(kind="outage", at=_START, until=_START + 90, detail="doi.org", count=1),
+    ]
+    status = models.Status.model_validate({**_STATUS, "summary": summary, "events": events, "history": [point]})
+    return {"status": page_facts(status)}

@@ -5,23 +5,133 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
 from operator import attrgetter, itemgetter
-from typing import Final
+from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from doi_proxy.errors import NotInBundle, PrefixDenied
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.metrics.feature import Metrics
 from doi_proxy.features.metrics.history import STEP, History, Point, Totals, read_totals
 from doi_proxy.features.status import models
-from doi_proxy.features.status.clients import ClientCounts
-from doi_proxy.features.status.prefixes import PrefixCounts, PrefixKind
-from doi_proxy.features.status.readiness import describe_readiness
+from doi_proxy.features.status.clients import ClientCounts, PrefixCounts, PrefixKind
+from doi_proxy.features.status.models import Readiness, UpstreamReadiness
 from doi_proxy.features.status.summary import RECENT, Facts, read_english, summarize, write_problem
-from doi_proxy.features.status.watching import name_upstream
-from doi_proxy.system.background import Service
-from doi_proxy.system.events import Event
-from doi_proxy.system.incidents import Cause
+from doi_proxy.system.check import Cause, CounterData, Event, GaugeData, Incidents, Service
 from doi_proxy.system.version import read_version
+from doi_proxy.upstream.guard import BreakerState, Guard
+
+#: The breaker's state as a word for readiness.
+_BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
+    BreakerState.CLOSED: "closed",
+    BreakerState.HALF_OPEN: "half-open",
+    BreakerState.OPEN: "open",
+}
+
+
+async def describe_readiness(context: Context, core: Core, services: Iterable[Service]) -> Readiness:
+    """The body of `/readyz`. It queries the store, and never an upstream."""
+    draining = context.reloads.draining
+    stats = await core.cache.stats()
+    upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(core.upstream.guards.values(), 1)]
+    # A failing store makes the cache slower. It is not a reason to send requests to another node.
+    detail = {"mode": context.settings.mode, "upstream": _worst_state(upstreams), "store": stats.state}
+    shown = {name: value for service in services for name, value in service.ready().items()}
+    detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
+    if draining:
+        detail["service"] = "draining"
+    local = shown.get("local_records")
+    return Readiness(
+        ready=not draining,
+        instance=context.settings.instance,
+        detail=detail,
+        upstreams=upstreams,
+        local_records=local,
+    )
+
+
+def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:
+    return UpstreamReadiness(
+        number=number,
+        state=guard.state,
+        breaker=_BREAKER_WORDS[guard.breaker.state],
+        retry_after=ceil(guard.pause_seconds) or None,
+    )
+
+
+def _worst_state(upstreams: Sequence[UpstreamReadiness]) -> str:
+    states = {upstream.state for upstream in upstreams}
+    return next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")
+
+
+#: The smallest change of the clock that is an event, in seconds. A slow turn of the event loop takes less.
+MIN_CLOCK_STEP: Final = 5.0
+_STEPS: Final = CounterData("clock_steps", "Times at which the process found the clock set, or the machine had slept.")
+#: Prometheus compares it with its own clock.
+_TIME: Final = GaugeData("time_seconds", "Time of this machine, in seconds since 1970.")
+_RELOAD: Final = GaugeData("reload_failed", "1 while something could not be used at the last reload, else 0.")
+
+
+class EventWatcher:
+    """Watches the process. An event that lasts is reported again until it ends."""
+
+    def __init__(self, context: Context, core: Core) -> None:
+        self._core = core
+        self._clock = context.clock
+        self._events = context.events
+        self._reloads = context.reloads
+        self._is_draining = False
+        self._reloads_seen = context.reloads.reloads
+        self._epoch = context.clock() - time.monotonic()
+        self._count_step = core.meter.counter(_STEPS)
+        core.meter.gauge(_TIME, context.clock)
+        core.meter.gauge(_RELOAD, lambda: context.reloads.reload_failed)
+
+    def watch(self) -> None:
+        """Record what has begun, ended or happened since the last call."""
+        now = self._clock()
+        upstream = self._core.upstream
+        if not upstream.budget.waiting:
+            upstream.budget.log.notice_quiet()
+        self._watch_clock(now)
+        self._watch_incidents()
+        if self._reloads.draining and not self._is_draining:
+            self._is_draining = True
+            self._events.add(Event("drain", int(now)))
+        if self._reloads.reloads != self._reloads_seen:
+            self._reloads_seen = self._reloads.reloads
+            self._events.add(Event("reload-failed" if self._reloads.reload_failed else "reload", int(now)))
+
+    def _watch_clock(self, now: float) -> None:
+        before, self._epoch = self._epoch, now - time.monotonic()
+        step = self._epoch - before
+        if abs(step) >= MIN_CLOCK_STEP:
+            self._count_step()
+            self._events.add(Event("clock", int(now), detail="forward" if step > 0 else "back", count=round(abs(step))))
+
+    def _watch_incidents(self) -> None:
+        for host, incidents, epoch in self._list_incidents():
+            for incident in incidents.read():
+                cause, began = incident.cause, int(epoch + incident.began)
+                until = None if incident.ended is None else max(began, int(epoch + incident.ended))
+                self._events.add(Event(incident.kind, began, until, host, cause=cause.token, sign=cause.sign))
+
+    def _list_incidents(self) -> Iterator[tuple[str, Incidents, float]]:
+        """The incidents with the host of their upstream, and what their times need to count since 1970."""
+        upstream, cache = self._core.upstream, self._core.cache
+        for url, guard in upstream.guards.items():
+            for incidents in (guard.log.outages, guard.log.pauses):
+                yield name_upstream(url), incidents, self._epoch
+        yield "", upstream.budget.log.refusals, self._epoch
+        for incidents in cache.incidents:
+            yield "", incidents, 0.0
+
+
+def name_upstream(url: str) -> str:
+    """The host of an upstream, as the page shows it."""
+    return urlsplit(url).hostname or "handle servers"
+
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP

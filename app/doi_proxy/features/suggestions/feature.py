@@ -19,14 +19,8 @@ def build_suggested_names(
     settings: Settings, core: Core, public_url: str | None, clock: Callable[[], float] = time.time
 ) -> SuggestedNames:
     """The names that answers suggest. `public_url` is this resolver's own URL."""
-    from doi_proxy.features.suggestions.name_search import NameSearch
-    from doi_proxy.features.suggestions.nearest import NearestNames
-    from doi_proxy.features.suggestions.suggested_names import (
-        QUERIES,
-        QUERY_TIMEOUT,
-        Existence,
-        SuggestedNames,
-    )
+    from doi_proxy.features.suggestions.nearest import NameSearch, NearestNames
+    from doi_proxy.features.suggestions.suggested_names import QUERIES, QUERY_TIMEOUT, Existence, SuggestedNames
 
     existence = Existence(core.resolver, queries=QUERIES, timeout=QUERY_TIMEOUT, bucket=core.background)
     url = urlsplit(public_url or "")
@@ -47,7 +41,7 @@ class Suggestions(Feature):
     def samples(cls) -> dict[str, dict[str, Any]]:
         """See Feature."""
         from doi_names.name import HandleName
-        from doi_proxy.web.shown_name import show_names
+        from doi_proxy.web.shown_values import show_names
 
         names = show_names([HandleName("10.1000/182")])
         return {"suggestions": {"registered": names, "suggestions": names, "around": names}}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from doi_proxy.features.command import Command, CommandContext, add_format
-from doi_proxy.system.standard_streams import STANDARD_INPUT
+from doi_proxy.system.files import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from doi_names.parsing import ParsedText
+    from doi_names.derived import ParsedText
     from doi_proxy.list_formats.lines import Item
 
 #: Characters of a text in the output for people.
@@ -33,8 +33,8 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 
 def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Print what each text is. Exit status 0 if there are texts and all are DOI names or shortDOIs, else 1."""
-    from doi_names.parsing import unreadable
-    from doi_proxy.features.texts.parsed_line import parse_item, write_line
+    from doi_names.derived import unreadable
+    from doi_proxy.features.texts.http import parse_item, write_line
     from doi_proxy.list_formats.lines import ListItem
 
     base_url = (context.settings.public_url or "").rstrip("/") or None
@@ -57,8 +57,8 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 def _read_texts(arguments: Sequence[str]) -> Iterator[Item]:
     """The texts of the arguments, or the lines of standard input."""
+    from doi_proxy.list_formats.body import ListSource, read_items
     from doi_proxy.list_formats.lines import ListItem
-    from doi_proxy.list_formats.list_stream import ListSource, read_items
 
     if arguments:
         return (ListItem(text, number) for number, text in enumerate(arguments, 1))
@@ -81,7 +81,7 @@ def _describe(parsed: ParsedText) -> Iterator[str]:
 
 def _printable(text: str) -> str:
     """The text for a terminal, cut."""
-    from doi_proxy.system.standard_streams import printable
+    from doi_proxy.system.files import printable
 
     return printable(text[:_MAX_SHOWN_CHARACTERS] + "…" if len(text) > _MAX_SHOWN_CHARACTERS else text)
 

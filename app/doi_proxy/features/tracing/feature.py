@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, field_validator
 
 from doi_proxy.features import feature
-from doi_proxy.system.background import Service
+from doi_proxy.system.check import Service
 from doi_proxy.system.options import Settings, SettingsGroup, require_host
 
 if TYPE_CHECKING:
-    from doi_proxy.features.tracing.opening import Traces
+    from doi_proxy.features.tracing.spans import Traces
 
 
 class TracingSettings(SettingsGroup):
@@ -55,8 +55,8 @@ class Tracing(feature.Feature, Service):
 
     def observe(self) -> feature.Observers:
         """Open the traces, and record a span for each query to an upstream."""
-        from doi_proxy.features.tracing.opening import Export, open_traces
-        from doi_proxy.server.proxies import trusted_addresses
+        from doi_proxy.features.tracing.spans import Export, open_traces
+        from doi_proxy.server.listening import trusted_addresses
         from doi_proxy.system.version import read_version
 
         settings = self.context.settings
@@ -78,6 +78,6 @@ class Tracing(feature.Feature, Service):
 
 
 def _trust(traces: Traces) -> Callable[[Any], None]:
-    from doi_proxy.server.proxies import trusted_addresses
+    from doi_proxy.server.listening import trusted_addresses
 
     return lambda new: traces.trust(trusted_addresses(new.trusted_proxies))

@@ -6,21 +6,116 @@ No span contains a name, a path or an address. The messages of exceptions can co
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from doi_proxy.features.tracing.collector_log import LoggedExporter
-from doi_proxy.features.tracing.opening import Export, Send, TracedRequest
+log = logging.getLogger(__name__)
+
+#: The SDK logs each attempt here: a line a second in each process, while a collector is down.
+_LIBRARY: Final = "opentelemetry.exporter"
+#: Characters of the reason in the log.
+_MAX_REASON: Final = 300
+
+
+class LoggedExporter(SpanExporter):
+    """Exports spans by another exporter, and logs only whether its collector has failed or works again."""
+
+    def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
+        self._exporter = exporter
+        self._host = urlsplit(endpoint).netloc
+        self._works = True
+        self._attempts = _Attempts()
+        library = logging.getLogger(_LIBRARY)
+        library.propagate = False
+        library.addHandler(self._attempts)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See SpanExporter. A thread of the SDK calls it."""
+        self._attempts.reason = ""
+        result = self._exporter.export(spans)
+        works = result is SpanExportResult.SUCCESS
+        if self._works and not works:
+            reason = self._attempts.reason[:_MAX_REASON] or "no reason is known"
+            log.warning("the collector of traces at %s does not take spans, which are dropped: %s", self._host, reason)
+        elif works and not self._works:
+            log.warning("the collector of traces at %s takes spans again", self._host)
+        self._works = works
+        return result
+
+    def shutdown(self) -> None:
+        """See SpanExporter."""
+        logging.getLogger(_LIBRARY).removeHandler(self._attempts)
+        self._exporter.shutdown()
+
+
+class _Attempts(logging.Handler):
+    """Keeps the first message of an export: it has the reason, and the last one only says that the time is over."""
+
+    reason = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See Handler."""
+        self.reason = self.reason or record.getMessage()
+
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Where spans go, and the limits of the export. `timeout` is in seconds."""
+
+    endpoint: str
+    #: Spans that wait for the export. When the queue is full, spans are dropped.
+    queue_spans: int = 2_048
+    #: For one export with its repetitions, and for the last one at the end.
+    timeout: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRequest:
+    """What a span of a request contains, and what may continue the trace of a front proxy."""
+
+    route: str
+    method: str
+    peer: str
+    traceparent: str | None
+
+
+class Traces(Protocol):
+    """The spans of one process."""
+
+    def trace_request(self, request: TracedRequest, send: Send) -> AbstractContextManager[Send]:
+        """Open the span of a request. The answer must pass through the ASGI `send` that this gives."""
+
+    def trace_query(self, upstream: int, outcome: str, seconds: float) -> None:
+        """Record a query to an upstream, given its number, that has just ended."""
+
+    def trust(self, is_trusted: Callable[[str], bool]) -> None:
+        """Set the test for the addresses of front proxies whose `traceparent` is read."""
+
+    async def aclose(self) -> None:
+        """Export the spans that are left, for as long as the timeout of the export allows."""
+
+
+def open_traces(export: Export, version: str, is_trusted: Callable[[str], bool], clock: Callable[[], int]) -> Traces:
+    """The traces of this process. `clock` returns nanoseconds since the epoch."""
+
+    return OpenTelemetryTraces(export, version, is_trusted, clock)
+
 
 #: The word for all other methods, which clients can invent (OpenTelemetry semantic conventions, HTTP spans).
 _OTHER_METHOD: Final = "_OTHER"

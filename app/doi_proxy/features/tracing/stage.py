@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doi_proxy.features.tracing.opening import TracedRequest, Traces
+from doi_proxy.features.tracing.spans import TracedRequest, Traces
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Receive, Send
 from doi_proxy.web.stage import Answer, Stage

@@ -6,13 +6,44 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+from redis._parsers import _AsyncRESP2Parser
 from redis.asyncio import ConnectionPool, Redis, RedisCluster, Sentinel, SentinelConnectionPool, SSLConnection
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import AbstractConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import InvalidResponse
 
-from doi_proxy.features.valkey.replies import LimitedParser
+#: Elements of all arrays of one reply, and bytes of all its texts.
+_MAX_ELEMENTS: Final = 100_000
+_MAX_BYTES: Final = 16 * 1024 * 1024
+_ARRAY: Final = b"*"
+_TEXT: Final = b"$"
+
+
+class LimitedParser(_AsyncRESP2Parser):
+    """Refuses a reply by the lengths that it announces, before it is read.
+
+    hiredis makes room for all elements at once: `*2000000000` took 6 s of processor time in one turn of the event loop.
+    A look-up takes 191 us with this parser, and 184 us with hiredis.
+    """
+
+    async def read_response(self, disable_decoding: bool = False) -> Any:
+        """See the base class. Raises InvalidResponse."""
+        self._elements_left, self._bytes_left = _MAX_ELEMENTS, _MAX_BYTES
+        return await super().read_response(disable_decoding)
+
+    async def _readline(self) -> bytes:
+        line: bytes = await super()._readline()
+        kind = line[:1]
+        if kind == _ARRAY:
+            self._elements_left -= int(line[1:])
+        elif kind == _TEXT:
+            self._bytes_left -= int(line[1:])
+        if self._elements_left < 0 or self._bytes_left < 0:
+            raise InvalidResponse(f"Its reply is too long: {line[:20]!r}")
+        return line
+
 
 Client = Redis | RedisCluster
 #: Host and port.

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from doi_proxy.cache.entry import MAX_SKEW, Entry, loses_proof
-from doi_proxy.cache.purges import NOT_FOUND, PURGE_MEMORY, UNKNOWN, scopes_of
-from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, NOT_FOUND, PURGE_MEMORY, UNKNOWN, Changes, StoreStats, scopes_of
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.valkey.server import ValkeyServer, Words
 from doi_proxy.store.stored_entry import STORE_FORMAT, pack, unpack

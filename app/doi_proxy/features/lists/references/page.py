@@ -14,30 +14,34 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 
 from doi_proxy import errors
-from doi_proxy.endpoints.own_pages import language_of, text_headers
+from doi_proxy.endpoints.operators import language_of, text_headers
 from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList
-from doi_proxy.features.lists.batch import BatchInput
+from doi_proxy.features.lists.batch import BatchInput, BatchOptions
 from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.http import read_length
-from doi_proxy.features.lists.name_lookup import BatchOptions
-from doi_proxy.features.lists.references.bibliography import Bibliography, read_bibliography
-from doi_proxy.features.lists.references.errors import TooManyReferences, describe_error
-from doi_proxy.features.lists.references.form import read_form, read_typed_text
-from doi_proxy.features.lists.references.result import Result, correct, describe, list_corrections
+from doi_proxy.features.lists.references.result import (
+    Bibliography,
+    Result,
+    TooManyReferences,
+    correct,
+    describe,
+    describe_error,
+    list_corrections,
+    read_bibliography,
+    read_form,
+    read_typed_text,
+)
 from doi_proxy.features.lists.verdict import ListRow, Verdict
 from doi_proxy.list_formats.body import BodyBuffer
-from doi_proxy.list_formats.docx_correction import correct_docx
+from doi_proxy.list_formats.docx import correct_docx
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
-from doi_proxy.web.client_network import client_of
-from doi_proxy.web.date import write_date
-from doi_proxy.web.failure_headers import quota_headers
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
-from doi_proxy.web.header import Header
-from doi_proxy.web.media_types import DOCX
-from doi_proxy.web.operations import Face
+from doi_proxy.web.negotiation import write_date
 from doi_proxy.web.pages import choose_wait
-from doi_proxy.web.responses import HTML, PAGE_POLICY
+from doi_proxy.web.redirect import Face
+from doi_proxy.web.request_path import DOCX, Header, client_of
+from doi_proxy.web.responses import HTML, PAGE_POLICY, quota_headers
 
 PATH: Final = "/references"
 #: Limit of a form, in bytes. A document with pictures is larger; its text can be pasted.
