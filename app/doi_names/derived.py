@@ -393,8 +393,6 @@ _NUMBERED_PREFIX: Final = re.compile(r"[0-9]+(?:\.[^\s./]+)*")
 _ANY_PREFIX: Final = re.compile(r"[^\s./]+(?:\.[^\s./]+)*")
 #: The only plus sign of a name: at its end, before the "<" of a SICI, or between two letters or digits.
 _PLUS_IN_NAME: Final = re.compile(r"[^+]*(?:\+|\+<[^+]*|(?<=\w)\+\w[^+]*)")
-#: Prefixes of DOI names. A malformed one is not a handle of another kind.
-_DOI_DIRECTORY: Final = "10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,7 +468,8 @@ def _classify(name: HandleName, handle_prefix: re.Pattern[str]) -> Kind:
         return "short_doi"
     if name.is_prefix:
         return "prefix"
-    is_other = name.prefix.partition(".")[0] != _DOI_DIRECTORY
+    # Prefixes of DOI names. A malformed one is not a handle of another kind.
+    is_other = name.prefix.partition(".")[0] != "10"
     return "handle" if name.suffix and is_other and handle_prefix.fullmatch(name.prefix) else "not_a_doi"
 
 

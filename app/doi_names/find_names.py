@@ -22,8 +22,6 @@ MAX_NAME_CHARACTERS: Final = 512
 #: Characters that a caller in an event loop reads in one turn. The slowest text that was tried took 8 ms, 12 on a busy
 #: machine.
 BLOCK_CHARACTERS: Final = 256
-#: Words after the first that a broken name can have.
-_MAX_PIECES: Final = 3
 #: The beginning of a name, also with a letter for a digit, a comma for the dot, or an encoded slash; and of a shortDOI,
 #: in a URL of the resolver or after a label.
 _START: Final = re.compile(
@@ -196,7 +194,8 @@ def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
     emphasis = text.rfind("_", suffix, end) if text[begin - 1 : begin] == "_" else -1
     if emphasis > 0 and not text[emphasis + 1 : end].strip(_CLOSING):
         return suffix + len(text[suffix:emphasis].rstrip("_"))
-    for _ in range(_MAX_PIECES):
+    # Words after the first that a broken name can have.
+    for _ in range(3):
         blank = _BREAK.match(text, end, limit)
         word = _NEXT_WORD.match(text, blank.end(), limit) if blank else None
         if blank is None or word is None or not _goes_on(text, begin, blank, word):

@@ -210,9 +210,6 @@ def _without_label(text: str, rules: list[Rule]) -> str:
 
 #: RFC 3986, appendix A: the characters that a path segment may contain besides the unreserved ones.
 _SEGMENT: Final = b"!$&'()*+,;=:@"
-#: The bytes that the handbook leaves unencoded in a URL. It recommends to encode "+".
-_URL_PATH: Final = b"/!$&'()*,;=:@"
-_TEMPLATE_PATH: Final = b"/:@!$()*,;="
 
 _SCHEME: Final = re.compile("doi:", re.IGNORECASE | re.ASCII)
 _NOT_IN_A_PATH: Final = re.compile(r"[^A-Za-z0-9\-._~%!$&'()*+,;=:@/]")
@@ -260,7 +257,8 @@ def url_path(name: HandleName | str) -> str:
 
     Applies all mandatory and recommended encodings (DOI Handbook, DOI Name Encoding Rules for URL Presentation).
     """
-    return _keep_dot_segments(encode(str(name), _URL_PATH))
+    # The bytes that the handbook leaves unencoded in a URL. It recommends to encode "+".
+    return _keep_dot_segments(encode(str(name), b"/!$&'()*,;=:@"))
 
 
 def to_url(name: HandleName | str, base: str = "https://doi.org/") -> str:
@@ -275,16 +273,13 @@ def component(name: HandleName | str) -> str:
 
 def template_path(name: HandleName | str) -> str:
     """A name as {hdl:path} in a 10320/loc template: "/ : @ ! $ ( ) * , ; =" are unencoded too."""
-    return encode(str(name), _TEMPLATE_PATH)
+    return encode(str(name), b"/:@!$()*,;=")
 
 
 def _keep_dot_segments(path: str) -> str:
     # RFC 3986, section 5.2.4: clients remove "." and ".." segments, also at the end.
     return _LAST_DOT_SEGMENT.sub(r"%2F\1", _DOT_SEGMENT.sub(r"\1%2F", path)) if "/." in path else path
 
-
-#: Expands the short form of a shortDOI in a URL: https://doi.org/abcde is 10/abcde (shortDOI service).
-SHORT_DOI_RULE: Final = "short-doi"
 
 #: Forms that mark a handle, such as "hdl:".
 _HANDLE_LABEL: Final = re.compile(
@@ -314,7 +309,8 @@ def read_with_rules(text: str) -> tuple[HandleName, tuple[str, ...]]:
     if "url" not in bare.rules or is_marked_handle(text) or _SITE_PAGE.fullmatch(name.text):
         return name, bare.rules
     if expanded := name.expand_short_doi():
-        return expanded, (*bare.rules, SHORT_DOI_RULE)
+        # Expands the short form of a shortDOI in a URL: https://doi.org/abcde is 10/abcde (shortDOI service).
+        return expanded, (*bare.rules, "short-doi")
     return name, bare.rules
 
 

@@ -19,8 +19,6 @@ from doi_names.repair.exploration import REPAIRS, Certainty, Confidence
 
 #: The most suggestions for one text.
 MAX_SUGGESTIONS: Final = 5
-#: The rule of a name that only had to be read again.
-_READ_AGAIN: Final = "label"
 _DELIMITER: Final = re.compile("[?#&]")
 _ENCODED_DELIMITER: Final = re.compile("%(?:25)?(?:23|26|3F)", re.IGNORECASE)
 _ENCODED_URL: Final = re.compile(r"\s*https?%3A", re.IGNORECASE)
@@ -172,6 +170,7 @@ def _rank(outcomes: list[exploration.AttemptOutcome], own_name: HandleName | Non
         attempt = outcome.attempt
         name = attempt.name
         if name is not None and name != own_name and outcome.is_plausible:
-            rule = attempt.rules[0] if attempt.rules else _READ_AGAIN
+            # The rule of a name that only had to be read again.
+            rule = attempt.rules[0] if attempt.rules else "label"
             found.setdefault(name.key, Suggestion(name, rule, attempt.confidence))
     return tuple(found.values())[:MAX_SUGGESTIONS]

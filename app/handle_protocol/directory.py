@@ -21,9 +21,6 @@ from handle_protocol.referral import Lead, Lookups, within
 from handle_protocol.site import Root, RootKeeper
 from handle_protocol.wire.message import Response, ResponseStatus, SignedAnswer, Values, decode_response
 
-#: Bytes of a proof that does not count as further services: two signed answers with a site and a key each.
-_USUAL_PROOF_BYTES: Final = 4_096
-
 
 @dataclass(frozen=True, slots=True)
 class ServiceEntry:
@@ -43,9 +40,9 @@ class ServiceEntry:
     @property
     def weight(self) -> int:
         """The memory that this takes, in usual services."""
+        # Bytes of a proof that does not count as further services: two signed answers with a site and a key each.
         proof = (
-            sum(len(signed_answer.request) + len(signed_answer.answer) for signed_answer in self.proof or ())
-            // _USUAL_PROOF_BYTES
+            sum(len(signed_answer.request) + len(signed_answer.answer) for signed_answer in self.proof or ()) // 4_096
         )
         return proof + (self.lead.weight if self.lead else 1)
 

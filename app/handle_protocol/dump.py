@@ -118,8 +118,6 @@ class InvalidDump(HandleProtocolError):
 MAX_RECORD_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 64 * 1024
 _BYTE_ORDER_MARK: Final = "\ufeff"
-#: The first bytes of a compressed file (RFC 1952, section 2.3.1). They are not UTF-8.
-_GZIP: Final = b"\x1f\x8b"
 _BLANK: Final = re.compile(r"\s*")
 _decode: Final = json.JSONDecoder().raw_decode
 
@@ -253,7 +251,8 @@ class _Text:
             self._bytes = b""
         except UnicodeDecodeError as error:
             if self._is_read or error.start < len(self._bytes + piece) - 4:
-                reason = "is compressed; unpack it" if piece.startswith(_GZIP) else "is not UTF-8"
+                # The first bytes of a compressed file (RFC 1952, section 2.3.1). They are not UTF-8.
+                reason = "is compressed; unpack it" if piece.startswith(b"\x1f\x8b") else "is not UTF-8"
                 raise InvalidDump(f"the dump {reason}") from error
             whole = self._bytes + piece
             text, self._bytes = whole[: error.start].decode(), whole[error.start :]

@@ -40,8 +40,6 @@ from handle_protocol.wire.message import (
 )
 from handle_protocol.wire.site_value import Address, ServiceSite, TransportProtocol
 
-#: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
-_EXPIRATION: Final = 12 * 3600
 _ANSWERS: Final = frozenset(
     (
         ResponseStatus.SUCCESS,
@@ -305,10 +303,11 @@ class ServiceClient:
     ) -> Query:
         if candidate.endpoint.protocol is TransportProtocol.TCP:
             flags |= OpFlag.KEEP_ALIVE
+        # Seconds for which a request is valid, as the reference client has it. Servers do not check it.
         return Query(
             filters,
             request_id=_random.randrange(NO_REQUEST_ID),
-            expiration=int(self._clocks.epoch()) + _EXPIRATION,
+            expiration=int(self._clocks.epoch()) + (12 * 3600),
             # Every answer repeats the digest of its request.
             flags=OpFlag.REQUEST_DIGEST | flags,
             op_code=op_code,
@@ -355,7 +354,6 @@ MAX_BYTES: Final = 1024 * 1024
 #: The port of handle servers (IANA: hdl-srv), for UDP and TCP. The HTTP tunnel has a port of its own, usually 8000.
 PORT: Final = 2641
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-_LATE: Final = "The handle servers did not answer in time."
 
 
 class Finder(Protocol):
@@ -433,7 +431,8 @@ class HandleResolver:
             handle.encode(), tuple(item.encode() for item in types), tuple(indexes), certified=certified
         )
         answer = read_response(
-            await within(self._timeout, self._finder.resolve(question), _LATE), is_verified=certified
+            await within(self._timeout, self._finder.resolve(question), "The handle servers did not answer in time."),
+            is_verified=certified,
         )
         if answer.code is ResponseCode.HANDLE_NOT_FOUND:
             raise HandleNotFound(f"The handle {handle[:200]} does not exist.")

@@ -45,8 +45,6 @@ from handle_protocol.wire.site_value import (
 MAX_BOOTSTRAP_BYTES: Final = 1024 * 1024
 #: Values of one record. Root records in use have fewer than ten.
 _MAX_SITES: Final = 100
-#: Keys of the root with which a certificate is compared.
-MAX_ROOT_KEYS: Final = 16
 _SITES: Final = frozenset(("HS_SITE", "HS_SITE.6"))
 _SERVICES: Final = frozenset(("HS_SERV",))
 
@@ -128,7 +126,8 @@ def read_bootstrap_keys(content: bytes) -> tuple[bytes, ...]:
     root, record = _read_root(content)
     own = [_read_public_key(value.data.value) for value in record.of_type("HS_PUBKEY")[:_MAX_SITES]]
     keys = (*own, *(server.public_key for site in root.sites for server in site.servers))
-    return tuple(dict.fromkeys(key for key in keys if key))[:MAX_ROOT_KEYS]
+    # Keys of the root with which a certificate is compared.
+    return tuple(dict.fromkeys(key for key in keys if key))[:16]
 
 
 def _read_public_key(data: object) -> bytes:
@@ -266,9 +265,6 @@ _USUAL: Final = (Permission.ADMIN_READ | Permission.ADMIN_WRITE | Permission.PUB
 _QUERY: Final = site_value.Purpose.QUERY.value
 _ADMIN: Final = site_value.Purpose.ADMIN.value
 _PROTOCOLS: Final = {protocol.value: protocol.name for protocol in site_value.TransportProtocol}
-#: Data of one record that is explained; more is text or base64. Sites and lists become JSON of eight times their size,
-#: and 1 MiB of them would take a second. A site value of three servers has 2 kB.
-_MAX_EXPLAINED_BYTES: Final = 64 * 1024
 _ADMIN_PERMISSIONS: Final = Struct(">H")
 #: Old servers wrote two bytes too many after an administrator. Many records still have them.
 LEGACY_ADMIN_BYTES: Final = 2
@@ -283,7 +279,9 @@ _KEY_ORDER: Final = ("n", "e", "y", "p", "q", "g")
 
 def write_json_values(values: Iterable[Value]) -> bytes:
     """The JSON array of the values that the public may read, in the server's order."""
-    room, objects = _MAX_EXPLAINED_BYTES, []
+    # Data of one record that is explained; more is text or base64. Sites and lists become JSON of eight times their
+    # size, and 1 MiB of them would take a second. A site value of three servers has 2 kB.
+    room, objects = 64 * 1024, []
     for value in values:
         if value.permissions & _PUBLIC_READ:
             # A type is explained with its subtypes.

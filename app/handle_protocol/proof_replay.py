@@ -99,8 +99,6 @@ def read_response(response: Response | None, *, is_verified: bool) -> Answer:
     return answer(ResponseCode.SUCCESS, values)
 
 
-#: Signatures that are verified to find the keys of the answers.
-_MAX_SIGNATURES: Final = 100
 _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 _ENDS: Final = (ResponseStatus.SUCCESS, ResponseStatus.HANDLE_NOT_FOUND, ResponseStatus.VALUES_NOT_FOUND)
 
@@ -133,7 +131,8 @@ class _Replay:
     def __init__(self, root: referral.HandleService, answers: Sequence[SignedAnswer]) -> None:
         self._root = root
         self._left = [(_read_request(signed_answer), signed_answer) for signed_answer in answers]
-        self._signatures = _MAX_SIGNATURES
+        # Signatures that are verified to find the keys of the answers.
+        self._signatures = 100
         self._links: list[VerifiedLink] = []
         #: The services of the prefixes that were found. Several service handles can have one prefix.
         self._services: dict[bytes, referral.HandleService] = {}

@@ -109,13 +109,7 @@ _SERVICE_TYPES: Final = (b"HS_SERV",)
 # prefixes derived from the one that has them.
 _DELEGATE_TYPES: Final = (b"HS_SITE.PREFIX", b"HS_NA_DELEGATE")
 _DELEGATE_SERVICE_TYPES: Final = (b"HS_SERV.PREFIX",)
-#: Sites of one service, and bytes of their values. The rest is ignored. Services in use have fewer than ten sites.
-_MAX_SITES: Final = 16
 _MAX_SITE_BYTES: Final = 64 * 1024
-#: Service handles of one record. The rest is ignored.
-_MAX_SERVICE_HANDLES: Final = 8
-#: Site values with more bytes or more interfaces than this count as several services in a directory.
-_USUAL_BYTES: Final = 4_096
 _USUAL_INTERFACES: Final = 16
 
 
@@ -188,7 +182,8 @@ def _read(
         return Lead(sites, (), _lifetime(site_values, now), _weigh(site_values, sites))
     # The data is sent as a name, in a query.
     named = [v for v in public if v.type.upper() in service_types and 0 < len(v.data.strip()) <= MAX_NAME_BYTES]
-    named = named[:_MAX_SERVICE_HANDLES]
+    # Service handles of one record. The rest is ignored.
+    named = named[:8]
     handles = tuple(dict.fromkeys(value.data.strip() for value in named))
     return Lead((), handles, _lifetime(named, now), _weigh(named, ())) if handles else None
 
@@ -196,13 +191,15 @@ def _read(
 def _bound(site_values: list[Value]) -> list[Value]:
     sizes = accumulate(len(value.data) for value in site_values)
     count = sum(size <= _MAX_SITE_BYTES for size in sizes)
-    return site_values[: min(count, _MAX_SITES)]
+    # Sites of one service, and bytes of their values. The rest is ignored. Services in use have fewer than ten sites.
+    return site_values[: min(count, 16)]
 
 
 def _weigh(values: list[Value], sites: tuple[ServiceSite, ...]) -> int:
     # An interface has 6 bytes in the value, and 100 in memory.
     interfaces = sum(len(server.interfaces) for site in sites for server in site.servers)
-    return 1 + sum(len(value.data) for value in values) // _USUAL_BYTES + interfaces // _USUAL_INTERFACES
+    # Site values with more bytes or more interfaces than this count as several services in a directory.
+    return 1 + sum(len(value.data) for value in values) // 4_096 + interfaces // _USUAL_INTERFACES
 
 
 def _decode(data: bytes) -> ServiceSite | None:

@@ -50,8 +50,6 @@ from handle_protocol.wire.message import (
 )
 from handle_protocol.wire.site_value import RSA, KeyNumbers, Value, decode_public_key, encode_site
 
-# Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.
-_MAX_KEY_BITS: Final = 8_192
 _MAX_EXPONENT_BITS: Final = 64
 
 
@@ -81,7 +79,8 @@ def _read_algorithm(name: bytes) -> HashAlgorithm:
 def _load_key(data: bytes) -> RSAPublicKey | DSAPublicKey:
     key = decode_public_key(data)
     numbers = _read_numbers(key)
-    if any(number <= 0 or number.bit_length() > _MAX_KEY_BITS for number in numbers):
+    # Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.
+    if any(number <= 0 or number.bit_length() > 8_192 for number in numbers):
         raise SignatureInvalid(detail="a number of the public key is negative or too long")
     if key.type == RSA:
         exponent, modulus = numbers
@@ -221,8 +220,6 @@ def signed_bytes(response: Response, credential: message.Credential) -> bytes:
 
 #: Answers of one chain: how often all keys of the root can be replaced before the operator gets a new file.
 MAX_ANSWERS: Final = 16
-#: Keys of one root that are tried. The root has fewer than ten servers.
-_MAX_KEYS: Final = 64
 
 
 def fingerprint(root: HandleService) -> str:
@@ -273,7 +270,8 @@ def _read_link(root: HandleService, answer: bytes) -> HandleService:
 
 def _verify(response: Response, root: HandleService) -> None:
     pairs = [(server.public_key, site) for site in root.sites for server in site.servers if server.public_key]
-    for key, site in list(dict(pairs).items())[:_MAX_KEYS]:
+    # Keys of one root that are tried. The root has fewer than ten servers.
+    for key, site in list(dict(pairs).items())[:64]:
         try:
             verify_signature(response, key, oldest_version=oldest_version((site.major, site.minor)))
         except SignatureInvalid:
@@ -282,8 +280,6 @@ def _verify(response: Response, root: HandleService) -> None:
     raise SignatureInvalid("no key of the root before signed an answer")
 
 
-#: A value begins with its index and its time stamp, which the digest leaves out.
-_UNSIGNED_BYTES: Final = 8
 _HASHES: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
 #: RSA and DSA with SHA-256, as the reference software signs.
 _ALGORITHMS: Final = ("RS256", "DS256")
@@ -417,7 +413,8 @@ def _decode(text: str) -> bytes:
 
 def encode_signed(value: Mapping[str, Any]) -> bytes:
     """The part of a value, in the JSON of the handle API, that a digest covers. Raises ValueError."""
-    return encode_value(_to_wire(value))[_UNSIGNED_BYTES:]
+    # A value begins with its index and its time stamp, which the digest leaves out.
+    return encode_value(_to_wire(value))[8:]
 
 
 def read_value_data(value: Mapping[str, Any]) -> bytes:
@@ -432,14 +429,8 @@ def _to_wire(value: Mapping[str, Any]) -> Value:
         raise ValueError(f"a signed value cannot be read: {error.detail or error.message}") from error
 
 
-#: Signatures of a record that are verified, certificates of each, and HS_CERT values of a record that are read.
-MAX_SIGNATURES: Final = 3
 MAX_CERTIFICATES: Final = 5
 _MAX_CANDIDATES: Final = 10
-#: Digits of an index: those of 2^31 - 1.
-_MAX_DIGITS: Final = 10
-#: Characters of a signer that are shown.
-_MAX_SIGNER: Final = 200
 #: The handles whose key is that of the root.
 _ROOT_HANDLES: Final = ("0.0/0.0", "0.NA/0.NA")
 _ERRORS: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -472,7 +463,8 @@ class SignatureChain:
 def read_signatures(record: Record) -> list[ValueSignature] | None:
     """The signatures of a record. None if one cannot be read."""
     try:
-        return [read_signature(value.text or "") for value in record.of_type("HS_SIGNATURE")[:MAX_SIGNATURES]]
+        # Signatures of a record that are verified, certificates of each, and HS_CERT values of a record that are read.
+        return [read_signature(value.text or "") for value in record.of_type("HS_SIGNATURE")[:3]]
     except _ERRORS:
         return None
 
@@ -495,7 +487,8 @@ def find_certificate(record: Record, subject: str, place: str) -> SignedCertific
     """
     index = place.partition(":")[0] if handle_of(place) != place else ""
     candidates = record.of_type("HS_CERT")[:_MAX_CANDIDATES]
-    if 0 < len(index) <= _MAX_DIGITS and int(index):
+    # Digits of an index: those of 2^31 - 1.
+    if 0 < len(index) <= 10 and int(index):
         candidates = tuple(value for value in record.values if value.index == int(index))[:1]
     found: list[SignedCertificate] = []
     for value in candidates:
@@ -532,7 +525,8 @@ def judge_signatures(
         claim.ends for chain in chains for claim in (chain.signature, *chain.certificates) if claim.ends is not None
     ]
     later = min((end for end in ends if end > now), default=None)
-    return SignatureVerdict(state, chains[0].signature.issuer[:_MAX_SIGNER], len(covered), len(signable), later)
+    # Characters of a signer that are shown.
+    return SignatureVerdict(state, chains[0].signature.issuer[:200], len(covered), len(signable), later)
 
 
 def _judge_chain(

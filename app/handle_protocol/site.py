@@ -26,8 +26,6 @@ from handle_protocol.wire import site_value
 from handle_protocol.wire.message import VERSION, Response, SignedAnswer, Values
 
 Known = TypeVar("Known")
-#: Weight of the newest answer in the mean of a server's times.
-_NEWEST: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,8 @@ class ServerHealth:
         if seconds < self._limits.slow_query and self._slow:
             self._slow.pop(server, None)
         known = self._servers.get(server) or _Server()
-        mean = seconds if known.seconds is None else known.seconds + _NEWEST * (seconds - known.seconds)
+        # Weight of the newest answer in the mean of a server's times.
+        mean = seconds if known.seconds is None else known.seconds + 0.2 * (seconds - known.seconds)
         self._remember(self._servers, server, _Server(known.queries, known.counted_at, mean))
 
     def record_recovery(self, interface: Hashable) -> None:
@@ -235,7 +234,6 @@ class Root:
         self._observer.record_refresh(None)
 
 
-_ARCHIVE: Final = b"PK\x03\x04"
 #: The description of the site in the archive that a server's setup makes for its registrar. The first one counts.
 _MEMBERS: Final = ("siteinfo.json", "siteinfo.bin")
 _ENCRYPTED: Final = 1
@@ -247,7 +245,7 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
 
     Raises InvalidSite.
     """
-    if not content.startswith(_ARCHIVE):
+    if not content.startswith(b"PK\x03\x04"):
         return content
     try:
         with ZipFile(BytesIO(content)) as archive:
@@ -271,8 +269,6 @@ _MAX_PORT: Final = 65_535
 #: Servers whose interfaces are kept ready for queries. One takes about 2 kB; a hostile one has a key as long as a site
 #: value can be, 64 KiB.
 _CACHED_SERVERS: Final = 256
-#: The prefix of prefix records.
-_ROOT_PREFIX: Final = b"0.NA"
 # Measured against the reference server: a kept tunnel answers 14,000 queries a second, UDP 7,000 to 10,000, and TCP
 # 5,000, because TCP needs a connection for each query. The tunnel pays for its connection with a few queries.
 _BUSY: Final = (
@@ -336,7 +332,8 @@ def _hash(handle: bytes, option: int) -> int:
     prefix, slash, suffix = handle.partition(b"/")
     part = handle
     if option == site_value.HashOption.PREFIX:
-        part = prefix if slash else _ROOT_PREFIX
+        # The prefix of prefix records.
+        part = prefix if slash else b"0.NA"
     elif option == site_value.HashOption.SUFFIX and slash:
         part = suffix
     # RFC 3651 takes all bytes of the digest. Its erratum and the servers take the last four. `upper` changes ASCII

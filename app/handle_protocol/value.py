@@ -33,10 +33,6 @@ MAX_ELEMENTS: Final = 1_000
 MAX_HANDLES: Final = 100
 #: Entries in the `addresses` of one location, and of all locations of one name. The rest is ignored.
 MAX_NETWORKS: Final = 500
-#: Invalid entries in the `addresses` of one location, which take 40 us each. The rest of the list is ignored.
-_MAX_INVALID_NETWORKS: Final = 100
-#: Limit of a filled template, the longest target that is served.
-_MAX_HREF_CHARACTERS: Final = 16_384
 #: Redirect statuses that a location may choose. Any other value means 302.
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 #: Greater weights count as this one, so sums of weights stay finite.
@@ -136,7 +132,8 @@ def fill_template(template: str, hdl: str, hdl_path: str) -> str:
     A template of 64 kB with 13,000 placeholders and a name of 8 kB would become 100 MB.
     """
     longest = len(template) + template.count("{hdl") * max(len(hdl), len(hdl_path))
-    if longest > _MAX_HREF_CHARACTERS:
+    # Limit of a filled template, the longest target that is served.
+    if longest > 16_384:
         return ""
     return template.replace("{hdl:path}", hdl_path).replace("{hdl}", hdl)
 
@@ -150,7 +147,9 @@ def _read_networks(addresses: str) -> tuple[IPv4Network | IPv6Network, ...]:
             networks.append(ip_network(text.strip(), strict=False))
         except ValueError:
             invalid += 1
-            if invalid == _MAX_INVALID_NETWORKS:
+            # Invalid entries in the `addresses` of one location, which take 40 us each. The rest of the list is
+            # ignored.
+            if invalid == 100:
                 break
     return tuple(networks)
 
@@ -242,8 +241,6 @@ def merge_locations(parts: Iterable[Locations]) -> Locations:
     return total
 
 
-#: The permissions that the API omits because nearly every value has them: public read, admin read and write.
-USUAL_PERMISSIONS: Final = "1110"
 #: A JSON string (RFC 8259, section 7). The pattern matches at every quote, so a search takes linear time.
 JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 #: Translates every digit to "0" and every other byte to a blank.
@@ -307,8 +304,6 @@ class Ttl(msgspec.Struct, frozen=True, gc=False):
 DEFAULT_TTL: Final = Ttl(86400)
 #: 100 years. Greater numbers overflow date arithmetic, and in practice mean "for ever" too.
 _MAX_SECONDS: Final = 100 * 365 * 86400.0
-#: Of a TTL as text: more mean "for ever" too.
-_MAX_TTL_DIGITS: Final = 20
 
 
 class Data(msgspec.Struct, frozen=True, gc=False):
@@ -375,13 +370,14 @@ def read_value(raw: bytes) -> HandleValue:
         raise InvalidRecord("The answer holds a value that cannot be read.", detail=str(error)) from error
     if text is None and _has_long_number(raw):
         raise InvalidRecord("The answer holds a number with more digits than JSON readers accept.")
+    # The permissions that the API omits because nearly every value has them: public read, admin read and write.
     return HandleValue(
         index=wire.index,
         type=wire.type,
         text=text,
         ttl=ttl,
         timestamp=None if wire.timestamp is None else str(wire.timestamp),
-        permissions=wire.permissions or USUAL_PERMISSIONS,
+        permissions=wire.permissions or "1110",
         references=tuple((item.handle, item.index) for item in wire.references or ()),
         raw=raw,
         folded_type=fold(wire.type),
@@ -411,7 +407,8 @@ def _read_odd_value(raw: bytes) -> tuple[_Wire, Ttl, tuple[str, ...]]:
 def read_ttl(member: int | float | str) -> Ttl:
     """Read the `ttl` member: a number of seconds, or an ISO 8601 time. Raises ValueError for anything else."""
     if isinstance(member, str) and member.isdecimal():
-        member = int(member[:_MAX_TTL_DIGITS])
+        # Of a TTL as text: more mean "for ever" too.
+        member = int(member[:20])
     if isinstance(member, (int, float)):
         if member != member:  # NaN
             raise ValueError("the ttl is not a number")
@@ -621,10 +618,6 @@ class Namespace:
         return (self.status or "").strip().lower() == "inactive"
 
 
-#: HS_NAMESPACE values of one record. The rest is ignored.
-_MAX_VALUES: Final = 10
-
-
 def read_namespace(record: Record) -> Namespace:
     """The namespace of a prefix record, read once: of its HS_NAMESPACE values, the well-formed one of lowest index."""
     return record.derive(_parse_record)
@@ -632,7 +625,8 @@ def read_namespace(record: Record) -> Namespace:
 
 def _parse_record(record: Record) -> Namespace:
     namespace, room = Namespace(), MAX_XML_BYTES
-    for value in sorted(record.of_type("HS_NAMESPACE")[:_MAX_VALUES], key=lambda value: value.index):
+    # HS_NAMESPACE values of one record. The rest is ignored.
+    for value in sorted(record.of_type("HS_NAMESPACE")[:10], key=lambda value: value.index):
         room -= len(value.text or "")
         if room < 0:
             break

@@ -116,8 +116,6 @@ def _change_brackets(found: re.Match[str]) -> str:
     return f"<{found[2]}>" if found[1] == "[" else f"[{found[2]}]"
 
 
-#: The most characters that are cut from the end.
-_MAX_ENDINGS: Final = 16
 #: A complete name does not end with any of these. It can end with "+" (10.1021/ja001926+), "-", and in a SICI with "#".
 ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffc\ufffd")
 #: Nor with punctuation of other scripts, or with the number of a footnote: Unicode, General_Category P and No.
@@ -411,7 +409,8 @@ def without_trailing_slash(text: str) -> str:
 
 def without_trailing_punctuation(text: str) -> str:
     """10.1000/182). -> 10.1000/182: a closing bracket is cut only if its opening bracket is missing."""
-    for _ in range(_MAX_ENDINGS):
+    # The most characters that are cut from the end.
+    for _ in range(16):
         last = text[-1:]
         opener = _OPENERS.get(last)
         if text.endswith("--"):

@@ -112,17 +112,9 @@ REPAIRS: Final = (
 )
 
 
-#: Of a longer text, only what surrounds its first name is repaired.
-_MAX_REPAIRED_CHARACTERS: Final = 512
-#: Characters around the first name of a long text that are repaired.
-_MAX_BEFORE: Final = 64
 _MAX_AFTER: Final = 448
-#: The most texts whose repairs are tried. Few inputs have more than six.
-_MAX_TEXTS: Final = 12
 #: ShortDOIs in use have three to eight letters and digits, a letter first.
 _SHORT_DOI: Final = re.compile(r"(?:10/)?([A-Za-z][0-9A-Za-z]{2,7})")
-#: The rule of a URL of this resolver.
-OWN_URL: Final = "own-url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +157,15 @@ class AttemptOutcome:
 def _part_around_name(text: str) -> str:
     """The text, or of a long text the words around its first name. Every run of white space becomes one blank."""
     text = with_plain_blanks(text)
-    if len(text) <= _MAX_REPAIRED_CHARACTERS:
+    # Of a longer text, only what surrounds its first name is repaired.
+    if len(text) <= 512:
         return text
     found = PREFIX.search(text)
     if not found:
         return ""
     end = found.start() + _MAX_AFTER
-    part = text[max(0, found.start() - _MAX_BEFORE) : end]
+    # Characters around the first name of a long text that are repaired.
+    part = text[max(0, found.start() - 64) : end]
     # The last word may be cut off, so it is dropped.
     return part if end >= len(text) else part.rpartition(" ")[0]
 
@@ -185,7 +179,8 @@ def start(text: str, own_hosts: frozenset[str]) -> Attempt:
     short = _SHORT_DOI.match(rest)
     if short and (rest[short.end() :].rstrip("/") == "" or rest[short.end()] in "?#"):
         rest = f"10/{short[1]}"
-    return _attempt(rest, (OWN_URL,))
+    # The rule of a URL of this resolver.
+    return _attempt(rest, ("own-url",))
 
 
 def _attempt(text: str, rules: tuple[str, ...] = (), doubts: int = 0, *, is_likely: bool = False) -> Attempt:
@@ -221,7 +216,8 @@ def explore(start: Attempt, repairs: tuple[Repair, ...] = REPAIRS) -> list[Attem
     waiting = [start]
     for attempt in waiting:
         path: Attempt | None = attempt
-        while path is not None and path.text not in explored and len(explored) < _MAX_TEXTS:
+        # The most texts whose repairs are tried. Few inputs have more than six.
+        while path is not None and path.text not in explored and len(explored) < 12:
             outcome = explored[path.text] = _repair(path, repairs)
             waiting += (*outcome.repaired[1:], *outcome.doubtful)
             path = outcome.repaired[0] if outcome.repaired else None

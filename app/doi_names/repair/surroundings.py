@@ -259,8 +259,6 @@ _INLINE: Final = re.compile(
 _HOST_LINK: Final = re.compile(
     r"(?<=[^\s(])\[(?:https?://)?([^\s\[\]()/]{1,60})\]\((?:https?://)?\1/?\)(?=[^\s.,;)])", _PROGRAM_FLAGS
 )
-#: Parameters of a query that are read.
-_MAX_PARAMETERS: Final = 32
 
 
 def without_html_entities(text: str) -> str:
@@ -324,7 +322,8 @@ def decode_again(text: str) -> str:
 def parameter_value(text: str) -> str:
     """https://example.org/?doi=10.1000%2F182&y=1 -> 10.1000/182: the first parameter of a query that has a name."""
     _, _, query = text.partition("?")
-    for parameter in islice(query.split("&"), _MAX_PARAMETERS):
+    # Parameters of a query that are read.
+    for parameter in islice(query.split("&"), 32):
         _, _, value = parameter.partition("=")
         if "10." in value and NAME.search(decoded := unquote(value, errors="replace")):
             return decoded

@@ -25,8 +25,6 @@ MEMORY_BYTES: Final = 8 * 1024 * 1024
 STORE_TIMEOUT: Final = 5.0
 #: The share of the upstream's budget that a command takes beside a service.
 _SHARE: Final = 0.5
-#: Seconds that a command waits for the fresh record even if there is a stale one.
-_STALE_TIMEOUT: Final = 3_600.0
 
 
 class CommandStores:
@@ -137,7 +135,8 @@ class CommandStores:
         with self._name_store_in_errors():
             if not is_service:
                 cache = open_cache(settings, observer=observers.store, read_only=read_only, timeout=STORE_TIMEOUT)
-                timeouts = replace(read_resolver_timeouts(), upstream=_STALE_TIMEOUT, recheck=0.0)
+                # Seconds that a command waits for the fresh record even if there is a stale one.
+                timeouts = replace(read_resolver_timeouts(), upstream=3_600.0, recheck=0.0)
                 parts = replace(parts, cache=cache, timeouts=timeouts)
             core = open_core(settings, observers=observers, parts=parts, read_only=read_only)
         try:

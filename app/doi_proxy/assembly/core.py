@@ -186,8 +186,6 @@ def _refuse(error: StoreError) -> ConfigurationError:
 _HTTP: Final = frozenset({"http", "https"})
 #: Upstreams of one process, those of earlier local records included.
 MAX_UPSTREAMS: Final = 100
-#: The highest privacy level at which a log may contain DOI names.
-_NAMES_IN_LOG: Final = 2
 #: The longest first pause after a 429 or 503 with Retry-After, in seconds. It doubles with each further one, up to an
 #: hour, until the upstream answers.
 FIRST_PAUSE: Final = 60.0
@@ -311,7 +309,8 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
 def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
     # Only the host, because a URL may contain a password.
     label = f"upstream {number} ({urlsplit(url).hostname or 'handle servers'})"
-    return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= _NAMES_IN_LOG)
+    # The highest privacy level at which a log may contain DOI names.
+    return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= 2)
 
 
 def read_queue_timeouts() -> Mapping[Priority, float]:
@@ -344,8 +343,6 @@ STALE_TIMEOUT: Final = 1.8
 RECHECK: Final = 30.0
 #: Seconds before the next query for a name that the upstream refused, or whose record is unreadable.
 FAILURE_TTL: Final = 15.0
-#: Memory for the names whose queries failed, in bytes.
-_FAILURE_BYTES: Final = 4 * 1024 * 1024
 
 UNOBSERVED: Final = Observers()
 
@@ -377,6 +374,7 @@ def assemble(
     cache = cache or open_cache(settings, clock, observers.store)
     policy = read_ttl_policy(settings)
     upstream = open_upstream(settings, cache, policy, clock, observers=observers)
+    # Memory for the names whose queries failed, in bytes.
     resolver = Resolver(
         cache,
         wrap_source(upstream.source) if wrap_source else upstream.source,
@@ -386,7 +384,7 @@ def assemble(
             timeouts or read_resolver_timeouts(),
             proofs=Proofs(read_verification(settings)),
         ),
-        failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
+        failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=4 * 1024 * 1024),
         observer=observers.resolver,
     )
     return Parts(settings, cache, upstream, resolver)
@@ -411,12 +409,6 @@ def read_verification(settings: Settings) -> Verification:
 def read_resolver_timeouts() -> ResolverTimeouts:
     """How long the resolver waits."""
     return ResolverTimeouts(upstream=STALE_TIMEOUT, recheck=RECHECK)
-
-
-#: The share of the upstream's budget for look-ups that no client requested, of all pages, problems and lists together.
-_BACKGROUND_SHARE: Final = 0.05
-#: Seconds of it that are saved up.
-_BACKGROUND_SECONDS: Final = 10.0
 
 
 def read_sub_path(settings: Settings) -> str:
@@ -452,10 +444,6 @@ class SuppliedParts:
 #: Open files other than connections: the program, its store, its log, the port, and sockets that are being closed while
 #: new ones are accepted.
 RESERVED: Final = 96
-#: The open files of a process without clients, and as many again for sockets that are being closed.
-_LEAST_RESERVED: Final = 64
-#: Connections of a process whose limit of open files leaves less, and of one without a limit.
-_LEAST: Final = 8
 UNLIMITED: Final = 65_536
 #: The settings that `set_budget` follows.
 BUDGET_SETTINGS: Final = ("upstream_rate", "upstream_burst", "upstream_max_concurrency")
@@ -513,8 +501,11 @@ def set_budget(core: Core, settings: Settings) -> None:
 
 def _read_background_rate(settings: Settings) -> tuple[float, float]:
     # All instances have this share together.
-    rate = _BACKGROUND_SHARE * settings.upstream_rate / settings.instances
-    return rate, max(1.0, rate * _BACKGROUND_SECONDS)
+    # The share of the upstream's budget for look-ups that no client requested, of all pages, problems and lists
+    # together.
+    rate = 0.05 * settings.upstream_rate / settings.instances
+    # Seconds of it that are saved up.
+    return rate, max(1.0, rate * 10.0)
 
 
 def _count_connections(settings: Settings) -> int:
@@ -523,8 +514,10 @@ def _count_connections(settings: Settings) -> int:
     files = UNLIMITED if soft == resource.RLIM_INFINITY else soft
     # With a small limit, clients get half of it. Half of 64 would leave nothing for the program: under a crowd that
     # comes and goes, none of 100 requests was answered, and with 10 connections all were.
-    half = min(files // 2, files - _LEAST_RESERVED)
-    fitting = max(files - RESERVED - 2 * settings.upstream_max_concurrency, half, _LEAST)
+    # The open files of a process without clients, and as many again for sockets that are being closed.
+    half = min(files // 2, files - 64)
+    # Connections of a process whose limit of open files leaves less, and of one without a limit.
+    fitting = max(files - RESERVED - 2 * settings.upstream_max_concurrency, half, 8)
     return settings.max_connections or min(fitting, UNLIMITED)
 
 

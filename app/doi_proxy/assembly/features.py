@@ -168,9 +168,6 @@ def fold_parts(core: Core, found: Sequence[Part]) -> Opened:
     return Opened(core, fold_stages(found), of(Section), of(Service), of(OperatorGate), of(Listener))
 
 
-#: Crawlers must not fetch names: each one would be an upstream query.
-ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
-
 #: A browser can open an SVG logo as a page. Under this policy it loads nothing and runs nothing.
 _FILE_POLICY: Final[Header] = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 
@@ -222,7 +219,8 @@ def _add_files(app: FastAPI, face: Face) -> None:
 
     @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
     async def robots() -> PlainTextResponse:
-        return PlainTextResponse(ROBOTS)
+        # Crawlers must not fetch names: each one would be an upstream query.
+        return PlainTextResponse("User-agent: *\nAllow: /$\nDisallow: /\n")
 
     @app.api_route("/favicon.ico", methods=["GET", "HEAD"], include_in_schema=False)
     @app.api_route(STATIC_PATH.decode() + "{file:path}", methods=["GET", "HEAD"], include_in_schema=False)

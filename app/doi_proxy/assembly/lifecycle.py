@@ -27,8 +27,6 @@ from doi_proxy.web.pages import Pages
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two cancellations of a task that is still running, and how many there are.
-_CANCEL_INTERVAL: Final = 0.1
 _MAX_CANCELS: Final = 50
 
 #: Applies new settings to one part. Raises ConfigurationError, and then changes nothing. Another error counts too.
@@ -108,7 +106,8 @@ async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
             return
         for task in pending:
             task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=_CANCEL_INTERVAL)
+        # Seconds between two cancellations of a task that is still running, and how many there are.
+        _, pending = await asyncio.wait(pending, timeout=0.1)
 
 
 def merge(in_force: Settings, fresh: Settings) -> Settings:
@@ -147,8 +146,6 @@ def _join(names: set[str]) -> str:
 
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-#: The journal has the time of each line.
-_TIME: Final = "%(asctime)s "
 #: Priorities of the journal (sd-daemon(3), syslog(3)) by the lowest severity that has them.
 _PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
 _DEBUG_PRIORITY: Final = 7
@@ -187,7 +184,10 @@ class JournalFormatter(logging.Formatter):
 def _open_formatter(log_format: str, *, is_journal: bool) -> logging.Formatter:
     if not is_journal:
         return JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT)
-    return JournalFormatter(JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT.removeprefix(_TIME)))
+    # The journal has the time of each line.
+    return JournalFormatter(
+        JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT.removeprefix("%(asctime)s "))
+    )
 
 
 def goes_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
@@ -226,8 +226,6 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-#: What anyio runs on. The first streamed answer would import it in one turn of the event loop.
-_LATE: Final = "anyio._backends._asyncio"
 #: Seconds between two ticks of the services.
 TICK_INTERVAL: Final = 1.0
 
@@ -235,7 +233,8 @@ TICK_INTERVAL: Final = 1.0
 @asynccontextmanager
 async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) -> AsyncIterator[None]:
     """Start the services and run them. At the end, stop them in reverse, and close the parts of the core."""
-    await asyncio.to_thread(import_module, _LATE)
+    # What anyio runs on. The first streamed answer would import it in one turn of the event loop.
+    await asyncio.to_thread(import_module, "anyio._backends._asyncio")
     for service in services:
         await service.start()
     runs = (core.cache.watch(), _tick(services), pages.prepare(), *(service.run() for service in services))

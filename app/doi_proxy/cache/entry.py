@@ -20,8 +20,6 @@ MAX_SKEW: Final = 60.0
 FOREVER: Final = 253_402_300_799.0
 #: The edition of a registry record that is not a copy in the memory tier.
 NOT_IN_MEMORY: Final = -1
-#: Bytes that the further fields of a registry record take.
-_COPY_OVERHEAD: Final = 16
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -129,7 +127,8 @@ class RegistryEntry(Entry, frozen=True, gc=False):
     def size(self) -> int:
         """Bytes of the copy in the memory tier. The agency is an object of its own."""
         texts = _text_size(self.key) + _text_size(self.agency)
-        return texts + getsizeof(self.answer.values) + OVERHEAD + _COPY_OVERHEAD
+        # Bytes that the further fields of a registry record take.
+        return texts + getsizeof(self.answer.values) + OVERHEAD + 16
 
 
 def _text_size(text: str) -> int:

@@ -54,10 +54,6 @@ class Doorkeeper:
 _TABLE_BYTES: Final = 8 * 2**20
 #: Bits of a hash that do not select a table. The lowest ones select the place in it.
 _HASH_SHIFT: Final = 32
-#: Negative entries whose expiry is tracked. Beyond that, the oldest ones stay until they are evicted.
-_MAX_EXPIRING: Final = 100_000
-#: Negative entries that are dropped in one step, which takes about 10 ms.
-_MAX_EXPIRED: Final = 10_000
 #: Keys that are looked at in one step. 1,000 that are dropped take 2 ms.
 _KEYS_A_STEP: Final = 1_000
 
@@ -82,7 +78,8 @@ class MemoryStore:
         self.evictions = 0
         self._clock = clock
         self._doorkeeper = Doorkeeper()
-        self._expiring: deque[tuple[float, str]] = deque(maxlen=_MAX_EXPIRING)
+        # Negative entries whose expiry is tracked. Beyond that, the oldest ones stay until they are evicted.
+        self._expiring: deque[tuple[float, str]] = deque(maxlen=100_000)
         self._announced: deque[str] = deque()
         self._announced_bytes = 0
         #: The number of all announcements.
@@ -162,7 +159,8 @@ class MemoryStore:
     def drop_expired(self) -> int:
         """Drop expired negative entries and return their number. Stale records stay, as they may still be needed."""
         now, dropped = self._clock(), 0
-        for _ in range(min(len(self._expiring), _MAX_EXPIRED)):
+        # Negative entries that are dropped in one step, which takes about 10 ms.
+        for _ in range(min(len(self._expiring), 10_000)):
             if self._expiring[0][0] > now:
                 break
             key = self._expiring.popleft()[1]

@@ -179,12 +179,8 @@ class FallbackStore:
             self._observer(operation)
 
 
-#: Entries of memory that are deleted in one turn.
-_ENTRIES_A_TURN: Final = 250
 #: Seconds between two reads of the announcements of other instances. A purge takes effect within twice this.
 WATCH_INTERVAL: Final = 1.0
-#: A store has the end of a TTL rounded down by less than this, in seconds.
-_STORED_STEP: Final = 1.0
 
 
 class TieredStore(FallbackStore):
@@ -383,7 +379,8 @@ class TieredStore(FallbackStore):
         if self.store is not None:
             count = len(dropped)
             while dropped:  # freed in one turn, 1,000,000 keys take 46 ms
-                if len(dropped) % _ENTRIES_A_TURN == 0:
+                # Entries of memory that are deleted in one turn.
+                if len(dropped) % 250 == 0:
                     await asyncio.sleep(0)
                 await self._try("delete", self.store.delete(dropped.pop(), announce=False), False)
             async for entry in self.scan(start):
@@ -545,11 +542,12 @@ class TieredStore(FallbackStore):
         """
         del self._own_changes[hash(key)]
         known, stored = self.memory.peek(key), await self._read_store(key)
+        # A store has the end of a TTL rounded down by less than this, in seconds.
         return (
             known is not None
             and stored is not None
             and known.fetched_at == stored.fetched_at
-            and known.fresh_until < stored.fresh_until + _STORED_STEP
+            and known.fresh_until < stored.fresh_until + 1.0
         )
 
     async def announce_confirmed(self) -> None:

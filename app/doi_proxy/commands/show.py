@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.settings.sources import SourcedValue
 from doi_proxy.system.options import MASK, redact_value, variable, write_value
 
 Form = Literal["env", "toml"]
-
-_DEFAULT: Final = "default"
 
 
 def show_settings(settings: Settings, values: Mapping[str, SourcedValue], form: Form, *, sources: bool) -> int:
@@ -28,7 +26,7 @@ def show_settings(settings: Settings, values: Mapping[str, SourcedValue], form: 
 
 def _source(name: str, values: Mapping[str, SourcedValue]) -> str:
     sourced = values.get(name)
-    return sourced.source if sourced else _DEFAULT
+    return sourced.source if sourced else "default"
 
 
 def _write_environment(settings: Settings, values: Mapping[str, SourcedValue], sources: bool) -> Iterator[str]:

@@ -20,8 +20,6 @@ log = logging.getLogger(__name__)
 
 #: The environment variable with the socket of systemd.
 SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
-#: The messages in the time after which systemd kills a service that has sent none (sd_watchdog_enabled(3): two).
-_A_DEADLINE: Final = 3
 _IP: Final = (socket.AF_INET, socket.AF_INET6)
 #: The first descriptor that systemd passes, and the variables about them (sd_listen_fds(3)).
 _FIRST: Final = 3
@@ -61,7 +59,8 @@ class Notifier:
     def __init__(self, address: str | None, watchdog: float = inf, timer: Callable[[], float] = time.monotonic) -> None:
         """`watchdog` is the time without a message after which systemd kills the service, in seconds of `timer`."""
         self._timer = timer
-        self._interval = watchdog / _A_DEADLINE
+        # The messages in the time after which systemd kills a service that has sent none (sd_watchdog_enabled(3): two).
+        self._interval = watchdog / 3
         self._alive_at = -inf
         # A leading "@" stands for the zero byte of an abstract address (sd_notify(3), "Notes").
         self._address = "\0" + address[1:] if address and address.startswith("@") else address

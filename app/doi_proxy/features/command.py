@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 #: The value of --format that lets `cache import` find the format.
 AUTO: Final = "auto"
-_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 class Stores(Protocol):
@@ -152,7 +151,7 @@ def whole_number(text: str) -> int:
 def read_argument(text: str) -> HandleName:
     """Read a name of the command line. Raises ConfigurationError."""
     try:
-        if _REPLACED in text:
+        if "\N{REPLACEMENT CHARACTER}" in text:
             raise NotUTF8
         return read_typed(text)
     except InvalidName as error:

@@ -36,13 +36,7 @@ MAX_PART_CHARACTERS: Final = 16_384
 MAX_FIELDS: Final = 2_000
 #: Limit of the value of a field, in characters. The rest is ignored.
 _MAX_VALUE_CHARACTERS: Final = 32_768
-#: Characters of an entry without a DOI field that are kept for the search.
-_MAX_SEARCHED_CHARACTERS: Final = 16_384
-#: Abbreviations of a file that are kept, and the characters of each.
-_MAX_STRINGS: Final = 2_000
 _MAX_STRING_CHARACTERS: Final = 256
-#: Parts of a value that are joined by "#".
-_MAX_PIECES: Final = 16
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
 _ANY_FIELD: Final = re.compile(r"(?:^|[,{\n])[^\S\n]{0,40}([A-Za-z][\w-]{0,40})\s{0,8}=(?=\s{0,80}[{\"\w])")
@@ -113,12 +107,14 @@ class BibtexReader(LineReader):
         """Begin the entry of a line."""
         self._is_entry = not _NOT_AN_ENTRY.match(text)
         self._is_utf8, self._has_doi = True, False
-        self._fields, self._room, self._title = [], _MAX_SEARCHED_CHARACTERS, ""
+        # Characters of an entry without a DOI field that are kept for the search.
+        self._fields, self._room, self._title = [], 16_384, ""
         head = _ENTRY.match(text) if self._is_entry else None
         self._key = (head[1] or None) if head else None
         self._head, self._line = (text.strip() if head else ""), line
         abbreviation = _STRING.match(text)
-        if abbreviation and len(self._strings) < _MAX_STRINGS:
+        # Abbreviations of a file that are kept, and the characters of each.
+        if abbreviation and len(self._strings) < 2_000:
             value, _ = _read_value(text, abbreviation.end(), _Ends(text), self._strings)
             self._strings[abbreviation[1].lower()] = value[:_MAX_STRING_CHARACTERS]
 
@@ -199,7 +195,8 @@ def _find_names(part: str, strings: Mapping[str, str]) -> Iterator[tuple[int, st
 def _read_value(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) -> tuple[str, int]:
     """The value at a place, and where it ends: pieces in braces, in quotes or bare, which "#" joins."""
     value, after = "", start
-    for _ in range(_MAX_PIECES):
+    # Parts of a value that are joined by "#".
+    for _ in range(16):
         is_bare = part[after : after + 1] not in _OPENING
         piece, after, following = _read_piece(part, after, ends, strings)
         known = strings.get(piece.lower()) if is_bare else None
@@ -270,10 +267,6 @@ def _read_tex(text: str) -> str:
 MAX_SEARCHED_CHARACTERS: Final = 16_384
 #: Names of one entry that become rows.
 MAX_NAMES: Final = 100
-#: Characters of an entry in which other identifiers are searched.
-_MAX_DERIVED_CHARACTERS: Final = 2_048
-#: The rule of a name that stands in a field for something else.
-_OTHER_FIELD: Final = "other-field"
 _LAST_NAME: Final = f"Of one entry, at most {MAX_NAMES} names are read."
 
 
@@ -319,7 +312,8 @@ def _search(entry: lines.SearchedEntry) -> Iterator[list[lines.Item]]:
                 seen.add(name.name.key)
                 where = f"Found in the field “{field.name}”.{entry.note}"
                 is_sure = name.confidence in ("literal", "sure")
-                known = replace(name, confidence="likely", rule=name.rule or _OTHER_FIELD) if is_sure else name
+                # The rule of a name that stands in a field for something else.
+                known = replace(name, confidence="likely", rule=name.rule or "other-field") if is_sure else name
                 group.append(_item(entry, field, known, where if len(seen) < MAX_NAMES else f"{where} {_LAST_NAME}"))
             yield group
     if not seen and entry.without is not None:
@@ -331,7 +325,8 @@ def _derive(entry: lines.SearchedEntry, without: lines.Item) -> lines.Item:
     if not isinstance(without, lines.UnreadableItem):
         return without
     text = "\n".join(field.text for field in entry.fields if not field.is_distant)
-    return msgspec.structs.replace(without, derived=derive(text[:_MAX_DERIVED_CHARACTERS]))
+    # Characters of an entry in which other identifiers are searched.
+    return msgspec.structs.replace(without, derived=derive(text[:2_048]))
 
 
 def _find(text: str) -> Iterator[list[FoundName]]:
@@ -349,8 +344,6 @@ def _item(
     return lines.ListItem(name.text, field.line, entry.key, entry.echo, entry.entry, name, note)
 
 
-#: Names of one reference that wait for its end, and characters of its other fields that do.
-_MAX_KEPT: Final = 100
 _MAX_FIELD_CHARACTERS: Final = 16_384
 
 
@@ -484,7 +477,8 @@ class TaggedReader(LineReader):
         # MEDLINE has the same name in two fields.
         if self._tags is not MEDLINE or all(item.text.casefold() != value.casefold() for item in reference.names):
             reference.names.append(ListItem(value, line.number, reference.key, note=note_encoding(value, line)))
-        return self._release() if len(reference.names) >= _MAX_KEPT else []
+        # Names of one reference that wait for its end, and characters of its other fields that do.
+        return self._release() if len(reference.names) >= 100 else []
 
     def _continue(self, text: str) -> None:
         """A line without a tag goes on with the field before it."""

@@ -36,8 +36,6 @@ _BLOCK_CHARACTERS: Final = 32_768
 #: "" is a body without a charset. US-ASCII is a part of UTF-8.
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
 _MAX_SHOWN_CHARACTERS: Final = 80
-#: A body that arrives faster has no speed that can be measured, in seconds.
-_SHORTEST_WAIT: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,8 @@ class BodyBuffer:
     @property
     def speed(self) -> float:
         """Bytes of the body for each second of `waited`."""
-        return self._received / max(self.waited, _SHORTEST_WAIT)
+        # A body that arrives faster has no speed that can be measured, in seconds.
+        return self._received / max(self.waited, 0.001)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces in their order."""
@@ -318,8 +317,6 @@ def read_content_type(content_type: str | None, supported: Iterable[str]) -> str
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096
-#: References of a document in a group.
-_GROUP: Final = 64
 #: The end of the name of a compressed file.
 _GZIP_SUFFIX: Final = ".gz"
 
@@ -493,7 +490,8 @@ async def _stream_document(source: ListSource, stop: asyncio.Event) -> AsyncGene
     group: list[lines.Item] = []
     async for item in read_reference_items(text, await locate_references(text, is_document=True), nullcontext):
         group.append(item)
-        if len(group) == _GROUP:
+        # References of a document in a group.
+        if len(group) == 64:
             yield group
             group = []
     yield group

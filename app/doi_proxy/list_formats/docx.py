@@ -28,33 +28,18 @@ MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
 MAX_CHARACTERS: Final = 2 * 1024 * 1024
 #: Lines of the text: paragraphs, those in the cells of tables too. A book of 500 pages has about 10,000.
 _MAX_LINES: Final = 100_000
-#: Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
-MAX_UNPACKED_BYTES: Final = 16 * 1024 * 1024
 #: Unpacked bytes for each byte that was sent, and those of a small document. Documents have up to about 20.
 _MAX_RATIO: Final = 100
 _SMALL_BYTES: Final = 1024 * 1024
-#: Bytes of a tag or a comment. expat reads an unfinished one again with each block, and one of 128 KiB takes 15 ms.
-_MAX_TOKEN_BYTES: Final = 131_072
-#: Characters of a namespace. expat and Python copy it for each element: one of 100,000 made a form of 2 kB take 24 s of
-#: processor time. Those of documents have about 80.
-_MAX_NAMESPACE_CHARACTERS: Final = 256
 #: Elements in each other. A document has about 30; 5 million took 620 MB.
 _MAX_DEPTH: Final = 1_000
-#: Bytes of the directory: about 700 files. A document has about 20.
-_MAX_DIRECTORY_BYTES: Final = 65_536
 #: Bytes that are parsed in one turn of the event loop. 16 KiB of the shortest elements took 3 ms.
 _BLOCK_BYTES: Final = 16_384
 _PARTS: Final = ("document.xml", "footnotes.xml", "endnotes.xml")
-#: The folder of a spreadsheet (ECMA-376, part 1, section 12).
-_SPREADSHEET: Final = "xl/workbook.xml"
 _METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-_WORD: Final = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-_STRICT: Final = "http://purl.oclc.org/ooxml/wordprocessingml/main"
 #: The relationships of a part, of which a hyperlink names one by its attribute "id" (ECMA-376, part 2, section 9.3).
 _RELATIONSHIP: Final = "http://schemas.openxmlformats.org/package/2006/relationships Relationship"
 _ID: Final = re.compile(r"http://\S+/relationships id")
-#: Links to names of one part that are read, and the characters of each. A book has about a thousand.
-_MAX_LINKS: Final = 5_000
 _MAX_LINK_CHARACTERS: Final = 2_048
 #: The address of a field that is a link (ECMA-376, part 1, section 17.16.5.25).
 _FIELD_LINK: Final = re.compile(r'\s*HYPERLINK\s+"([^"]{1,2048})"', re.IGNORECASE)
@@ -101,7 +86,8 @@ def _require_small_directory(data: bytes) -> None:
     end = data[-_END.size :]
     if len(end) < _END.size or not end.startswith(b"PK\x05\x06") or end[-2:] != b"\0\0":
         raise _unreadable("it is not a ZIP archive, or not a whole one")
-    if data[-_END.size - _END64_BYTES :].startswith(b"PK\x06\x07") or _END.unpack(end)[5] > _MAX_DIRECTORY_BYTES:
+    # Bytes of the directory: about 700 files. A document has about 20.
+    if data[-_END.size - _END64_BYTES :].startswith(b"PK\x06\x07") or _END.unpack(end)[5] > 65_536:
         raise _unreadable("it has too many parts")
 
 
@@ -109,9 +95,11 @@ async def read_parts(archive: zipfile.ZipFile, text: DocumentText, size: int, ho
     """Read the parts of a document of `size` bytes that have text. Raises UnreadableDocument. See read_docx."""
     names = frozenset(archive.namelist())
     if f"word/{_PARTS[0]}" not in names:
-        is_spreadsheet = _SPREADSHEET in names
+        # The folder of a spreadsheet (ECMA-376, part 1, section 12).
+        is_spreadsheet = "xl/workbook.xml" in names
         raise UnreadableDocument(f"it has no word/{_PARTS[0]}", is_spreadsheet=is_spreadsheet)
-    unpacked = _Unpacked(archive, min(MAX_UNPACKED_BYTES, max(_SMALL_BYTES, _MAX_RATIO * size)), hold_turn)
+    # Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
+    unpacked = _Unpacked(archive, min(16 * 1024 * 1024, max(_SMALL_BYTES, _MAX_RATIO * size)), hold_turn)
     for name in _PARTS:
         text.links = {}
         if f"word/_rels/{name}.rels" in names:
@@ -154,7 +142,9 @@ class _Unpacked:
                         raise _unreadable("it is too large when it is unpacked")
                     parser.Parse(block, False)
                     parsed += len(block)
-                    if parsed - parser.CurrentByteIndex >= _MAX_TOKEN_BYTES:
+                    # Bytes of a tag or a comment. expat reads an unfinished one again with each block, and one of 128
+                    # KiB takes 15 ms.
+                    if parsed - parser.CurrentByteIndex >= 131_072:
                         raise _unreadable("it has a tag or a comment that is too long")
                     await asyncio.sleep(0)
         parser.Parse(b"", True)
@@ -194,7 +184,8 @@ class DocumentText:
         self._deepen()
         target = attributes.get("Target", "")
         if name == _RELATIONSHIP and "10." in target and len(target) <= _MAX_LINK_CHARACTERS:
-            if len(self.links) >= _MAX_LINKS:
+            # Links to names of one part that are read, and the characters of each. A book has about a thousand.
+            if len(self.links) >= 5_000:
                 raise _unreadable("it has too many links")
             self.links[attributes.get("Id", "")] = target
 
@@ -267,7 +258,9 @@ class DocumentText:
 
     def _check_namespace(self, prefix: str | None, namespace: str | None) -> None:
         """Refuse a long namespace before an element has it."""
-        if len(namespace or "") > _MAX_NAMESPACE_CHARACTERS:
+        # Characters of a namespace. expat and Python copy it for each element: one of 100,000 made a form of 2 kB take
+        # 24 s of processor time. Those of documents have about 80.
+        if len(namespace or "") > 256:
             raise _unreadable("it has a namespace that is too long")
 
     def _refuse(self, *_: object) -> None:
@@ -280,7 +273,15 @@ def _attribute(attributes: dict[str, str], name: str) -> str:
 
 def _local(name: str) -> str:
     namespace, _, local = name.rpartition(" ")
-    return local if namespace in (_WORD, _STRICT) else ""
+    return (
+        local
+        if namespace
+        in (
+            "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+            "http://purl.oclc.org/ooxml/wordprocessingml/main",
+        )
+        else ""
+    )
 
 
 def _unreadable(reason: str) -> UnreadableDocument:
@@ -296,10 +297,6 @@ _DIRECTORY_AT: Final = 16
 _SIZES_FOLLOW: Final = 0x08
 _DEFLATED: Final = 8
 _COPIED_BYTES: Final = 262_144
-#: Changes that are looked for in one turn of the event loop.
-_CORRECTIONS_A_TURN: Final = 16
-#: Bytes of a character reference.
-_REFERENCE_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +369,8 @@ async def _list_edits(
     edits: list[tuple[int, int, bytes]] = []
     first = 0
     for number, correction in enumerate(corrections):
-        if number % _CORRECTIONS_A_TURN == 0:
+        # Changes that are looked for in one turn of the event loop.
+        if number % 16 == 0:
             await asyncio.sleep(0)
         while first < len(runs) and runs[first].end <= correction.start:
             first += 1
@@ -393,7 +391,8 @@ def _find_place(part: bytes, run: _Run, correction: Correction) -> tuple[int, in
     if part.startswith(run.text.encode(), run.offset):
         start = run.offset + len(run.text[:first].encode())
         return start, start + len(run.text[first:last].encode())
-    end = part.find(b";", run.offset, run.offset + _REFERENCE_BYTES)
+    # Bytes of a character reference.
+    end = part.find(b";", run.offset, run.offset + 16)
     # A reference, such as &lt;, is a piece of its own.
     return (run.offset, end + 1) if part.startswith(b"&", run.offset) and end > 0 else None
 

@@ -68,8 +68,6 @@ class RunningTextReader:
 
 #: Makes a reader, given the limit of a line, and the columns or members with the names and with what rows repeat.
 OpenReader = Callable[[int, str | None, str | None], ListReader]
-#: Lines of a JSON value. A work of Crossref with 500 references has about 150,000 bytes.
-_JSON_LINES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,8 @@ class ListFormat:
 
 
 def _open_json(max_line_bytes: int, column: str | None, echo: str | None) -> ListReader:
-    return JsonListReader(_JSON_LINES * max_line_bytes, column, echo)
+    # Lines of a JSON value. A work of Crossref with 500 references has about 150,000 bytes.
+    return JsonListReader(8 * max_line_bytes, column, echo)
 
 
 def _open_running_text(max_line_bytes: int, column: str | None, echo: str | None) -> ListReader:

@@ -48,8 +48,6 @@ _NAME: Final = re.compile(r"10\.[0-9]{4,9}[0-9.]{0,40}(?:/|%2f)", re.IGNORECASE 
 #: A text inside a formula: ="10.1000/182", =HYPERLINK("https://doi.org/10.1000/182";"10.1000/182").
 _FORMULA_TEXT: Final = re.compile(r'"([^"]*)"')
 _SEPARATORS: Final = (",", ";", "\t")
-#: Column names in a message, and characters of each.
-_MESSAGE_COLUMNS: Final = 10
 _MESSAGE_CHARACTERS: Final = 40
 _LONE_RETURN: Final = "it has a carriage return without a line feed; save the list with line ends of Windows or Unix"
 
@@ -194,7 +192,8 @@ class ColumnReader(LineReader):
         folded = [name.casefold() for name in self._names]
         if wanted.casefold() in folded:
             return folded.index(wanted.casefold())
-        found = ", ".join(repr(name[:_MESSAGE_CHARACTERS]) for name in self._names[:_MESSAGE_COLUMNS])
+        # Column names in a message, and characters of each.
+        found = ", ".join(repr(name[:_MESSAGE_CHARACTERS]) for name in self._names[:10])
         raise UnreadableList(f"Line {self._opened_at} has no column {wanted!r}; name one of its columns: {found}.")
 
 
@@ -240,8 +239,6 @@ _DISTANT: Final = frozenset(
         "related_identifiers", "cited-by", "citations", "referenced_works", "related_works", "update-to",
     }
 )  # fmt: skip
-#: Texts of an object that are searched.
-_MAX_TEXTS: Final = 200
 _KEYS: Final = ("citation-key", "citekey", "id", "key")
 #: Everything before the first escape of a surrogate without its other half, and that escape (RFC 8259, section 7).
 _LONE_SURROGATE: Final = re.compile(
@@ -487,9 +484,10 @@ def _list_fields(value: dict[str, Any], number: int) -> tuple[SearchedField, ...
     """The texts of an object, those about other works last."""
     members = sorted(value.items(), key=lambda member: member[0].casefold() in _DISTANT)
     texts = chain.from_iterable(_list_texts(name, member) for name, member in members)
+    # Texts of an object that are searched.
     fields = [
         SearchedField(path, text, number, any(part.casefold() in _DISTANT for part in path.split(".")))
-        for path, text in islice(texts, _MAX_TEXTS)
+        for path, text in islice(texts, 200)
     ]
     return tuple(sorted(fields, key=lambda field: field.is_distant))
 

@@ -97,10 +97,6 @@ MAX_LINE_BYTES: Final = 65_536
 BLOCK_BYTES: Final = 2_048
 
 BOM: Final = b"\xef\xbb\xbf"
-#: A spreadsheet or a document (APPNOTE 6.3.10, section 4.3.7).
-_ZIP: Final = b"PK\x03\x04"
-#: Begins a comment in a list of lines. No DOI name begins with it.
-_COMMENT: Final = "#"
 
 
 #: What a row can repeat of its item.
@@ -325,7 +321,8 @@ class LineReader:
         return self._check(self._lines.end()) + self._finish()
 
     def _check(self, lines: list[Line]) -> list[ReadItem]:
-        if lines and lines[0].number == 1 and lines[0].data.startswith(_ZIP):
+        # A spreadsheet or a document (APPNOTE 6.3.10, section 4.3.7).
+        if lines and lines[0].number == 1 and lines[0].data.startswith(b"PK\x03\x04"):
             raise UnreadableList(
                 "The list is a ZIP archive, such as .xlsx or .docx; save it as CSV, or as plain text. `resolve` reads "
                 "a document that has the name or the media type of a .docx file."
@@ -362,7 +359,8 @@ class LinesReader(LineReader):
 
     def _read_line(self, line: Line, text: str) -> ReadItem | None:
         """The item of a line that is not empty. None for a comment."""
-        if text.lstrip().startswith(_COMMENT):
+        # Begins a comment in a list of lines. No DOI name begins with it.
+        if text.lstrip().startswith("#"):
             return None
         return divide(ListItem(text, line.number, note=None if text.isascii() else note_encoding(text, line)))
 

@@ -9,8 +9,6 @@ from typing import Final
 
 #: Separates the notes of a document from its text.
 NOTES: Final = "\f"
-#: Longer lists without a heading are texts: only paragraphs that look like references count.
-_SHORT_LIST: Final = 50
 #: A heading of a list of references: in English, German, French and Spanish.
 _NAMES: Final = (
     *("references?", "reference list", "list of references", "bibliography", "works cited", "sources"),
@@ -47,8 +45,6 @@ _FULL_LINE: Final = 50
 _SHARE: Final = 0.75
 #: Characters that are searched at once.
 _BLOCK: Final = 16_384
-#: Lines of a list that are looked at to find out how it is written.
-_MAX_SAMPLED: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,8 @@ def find_references(text: str, *, is_document: bool) -> ReferencePlaces:
     """
     begin, end, has_heading = _find_list(text)
     blocks = list(_divide(text, (begin, end), is_document=is_document))
-    is_short = has_heading or len(blocks) <= _SHORT_LIST
+    # Longer lists without a heading are texts: only paragraphs that look like references count.
+    is_short = has_heading or len(blocks) <= 50
     places: list[tuple[int, int]] = []
     left_out = 0
     for start, stop in blocks:
@@ -170,7 +167,8 @@ def _split_at_blanks(text: str, place: tuple[int, int]) -> Iterator[tuple[int, i
 
 def _is_wrapped(text: str, lines: list[tuple[int, int]]) -> bool:
     """Whether lines are broken where they are full, as in the text of a PDF."""
-    sample = [text[start:end].strip() for start, end in lines[:_MAX_SAMPLED]]
+    # Lines of a list that are looked at to find out how it is written.
+    sample = [text[start:end].strip() for start, end in lines[:200]]
     sample = [line for line in sample if line]
     whole = sum(bool(_YEAR.search(line) or _TRACE.search(line)) for line in sample)
     full = sum(len(line) >= _FULL_LINE for line in sample)

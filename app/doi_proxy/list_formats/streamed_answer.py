@@ -24,8 +24,6 @@ from doi_proxy.web.responses import Receive, Reply, Scope, Send
 
 #: Seconds after which the head is sent without a row. Until then, an error has a status of its own.
 HEAD_AFTER: Final = 1.0
-#: A member of the ASGI scope: a function that returns whether the client has left. Not every server sets it.
-IS_GONE: Final = "doi_proxy.is_gone"
 #: Another: a function that ends the connection. What was not sent is lost.
 ABORT: Final = "doi_proxy.abort"
 _OUTPUTS: Final = {"ndjson": NDJSON, "csv": CSV, "json": JSON}
@@ -44,7 +42,8 @@ class StreamedAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
         body = BodyBuffer(self.read_ahead_bytes)
-        output = Output(send, scope.get(IS_GONE, lambda: False), HEAD_AFTER, scope.get(ABORT, lambda: None))
+        # A member of the ASGI scope: a function that returns whether the client has left. Not every server sets it.
+        output = Output(send, scope.get("doi_proxy.is_gone", lambda: False), HEAD_AFTER, scope.get(ABORT, lambda: None))
         filling = asyncio.create_task(body.fill(receive))
         answering = asyncio.create_task(self._answer(body, output))
         try:

@@ -18,11 +18,9 @@ from doi_proxy.system.files import printable
 Members = Mapping[str, Any]
 #: What some readers take for the end of a line, and its escape in JSON.
 _LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
-_CRLF: Final = "\r\n"
 #: Widths of the columns of a table, in characters. A column that is not named here has _USUAL_WIDTH.
 _WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5, "match": 9}
 _USUAL_WIDTH: Final = 30
-_ELLIPSIS: Final = "…"
 
 
 class RowWriter:
@@ -93,7 +91,7 @@ class TableWriter(RowWriter):
 
     def _write(self, records: Iterable[Sequence[str]]) -> bytes:
         text = _Text()
-        csv.writer(text, lineterminator=_CRLF).writerows(records)
+        csv.writer(text, lineterminator="\r\n").writerows(records)
         return "".join(text.pieces).encode("utf-8", "replace")
 
 
@@ -205,7 +203,7 @@ def _cell(value: object) -> str:
 
 
 def _fit(text: str, width: int) -> str:
-    return text.ljust(width) if len(text) <= width else text[: width - 1] + _ELLIPSIS
+    return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
 
 
 def _show(value: object) -> str:

@@ -113,8 +113,6 @@ def server_on_this_machine(host: str, port: int, *, is_tls: bool) -> ProxyServer
     return ProxyServer(f"{host} port {port}", host, port, is_tls, verifies=False)
 
 
-#: Limit of the timeout for connecting, in seconds.
-_CONNECT_TIMEOUT: Final = 10.0
 _PIECE_BYTES: Final = 65_536
 _MAX_DETAIL: Final = 500
 #: Answers of a server or a front proxy before the application, which have no problem details.
@@ -147,7 +145,8 @@ class Exchange:
     def __init__(self, server: ProxyServer, timeout: float, *, deadline: float = inf) -> None:
         """`timeout` limits each wait for bytes, `deadline` the time to the end of the exchange, in seconds."""
         self.server = server
-        self._connection = _open(server, min(timeout, _CONNECT_TIMEOUT))
+        # Limit of the timeout for connecting, in seconds.
+        self._connection = _open(server, min(timeout, 10.0))
         self._socket: socket.socket | None = None
         self._timeout = timeout
         self._deadline = deadline
@@ -358,11 +357,7 @@ def read_detail(content: bytes) -> str | None:
 
 #: Timeout in seconds. A purge of everything, and a slow upstream, take a while.
 _TIMEOUT: Final = 120.0
-#: Bytes of an answer. A record has at most a few MiB.
-_MAX_ANSWER: Final = 64 * 1024 * 1024
 _TOKEN_HINT: Final = "set DOI_PROXY_ADMIN_TOKEN_FILE to the proxy's own"  # noqa: S105 - a message
-#: What the challenge of the admin API has (RFC 6750, section 3).
-_REALM: Final = 'realm="doi-proxy admin"'
 _ADMIN_HINTS: Final = {http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"}
 
 
@@ -433,7 +428,8 @@ class AdminClient:
         if status != http.client.OK:
             raise exchange.refusal(_ADMIN_HINTS)
         try:
-            document = json.loads(exchange.read(_MAX_ANSWER))
+            # Bytes of an answer. A record has at most a few MiB.
+            document = json.loads(exchange.read(64 * 1024 * 1024))
         except (ValueError, RecursionError):
             raise self._unusable_answer("is not JSON") from None
         if not isinstance(document, dict):
@@ -449,7 +445,10 @@ class AdminClient:
 def _requests_token(status: int, exchange: Exchange) -> bool:
     """Whether an answer is the challenge of the admin API, or the refusal of `/status`."""
     is_closed = status == http.client.FORBIDDEN and exchange.headers.get_content_type() == "application/problem+json"
-    return is_closed or (status == http.client.UNAUTHORIZED and _REALM in exchange.headers.get("WWW-Authenticate", ""))
+    # What the challenge of the admin API has (RFC 6750, section 3).
+    return is_closed or (
+        status == http.client.UNAUTHORIZED and 'realm="doi-proxy admin"' in exchange.headers.get("WWW-Authenticate", "")
+    )
 
 
 def find_server(settings: Settings, server: str | None) -> ProxyServer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
@@ -14,9 +13,6 @@ from doi_proxy.errors import CouldNotVerify, ShareSpent, UnprovenAnswer
 from doi_proxy.resolver.failure_memory import FailureMemory
 from doi_proxy.resolver.resolution import UNPROVEN, Conditions, Proofs, ResolutionObserver, TtlPolicy, must_confirm
 from doi_proxy.upstream.source import Source, UpstreamQuery, WaitingClients
-
-#: An answer that cannot replace a verified record.
-_UNPROVEN: Final = "No handle server signed this answer, so the verified record stays."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,8 @@ class Fetcher:
             newest = self._cache.peek(name.key) or known
             if self._proofs.protect(newest, entry, self._clock()):
                 if newest is known or conditions.authoritative:
-                    raise UnprovenAnswer(_UNPROVEN)
+                    # An answer that cannot replace a verified record.
+                    raise UnprovenAnswer("No handle server signed this answer, so the verified record stays.")
                 # The proof arrived during this query, and is as new as its answer.
                 return newest
         except ShareSpent:

@@ -34,10 +34,6 @@ from handle_protocol.value import Locations, Namespace, Record, merge_locations,
 
 #: Limit of the handles that the locations of one name include, directly or indirectly.
 MAX_INCLUDES: Final = 20
-#: Limit of the prefixes that are read for one name: its prefix and the parents (10.1000.10.1, 10.1000.10, 10.1000).
-_MAX_PARENTS: Final = 5
-#: The type of the value in which an agency's service handle has the address of its form for missing DOIs.
-_REPORT_FORM: Final = "PROXY_ERROR_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +244,8 @@ class PrefixChain:
 
 def _choose_contact(services: Sequence[Resolution], contact: str | None) -> ReportContact:
     agency = read_agency(services)
-    forms = [value.text for service in services for value in service.record.of_type(_REPORT_FORM) if value.text]
+    # The type of the value in which an agency's service handle has the address of its form for missing DOIs.
+    forms = [value.text for service in services for value in service.record.of_type("PROXY_ERROR_URL") if value.text]
     return ReportContact(agency or "", forms[0] if forms else contact)
 
 
@@ -283,7 +280,8 @@ def _first_end(ends_at: float | None, resolutions: Iterable[Resolution]) -> floa
 def _prefix_and_parents(prefix: str) -> list[str]:
     """A prefix and its parents, except "10", which has no service handles."""
     elements = prefix.split(".")
-    counts = range(len(elements), 1, -1)[:_MAX_PARENTS]
+    # Limit of the prefixes that are read for one name: its prefix and the parents (10.1000.10.1, 10.1000.10, 10.1000).
+    counts = range(len(elements), 1, -1)[:5]
     return [".".join(elements[:count]) for count in counts] or [prefix]
 
 

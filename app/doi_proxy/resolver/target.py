@@ -45,8 +45,6 @@ from handle_protocol.value import (
     read_values,
 )
 
-#: The methods of a record that names none, in order (technical manual, version 9).
-DEFAULT_METHODS: Final = "locatt,address,country,score,weighted"
 #: Limit of the methods in a record. The rest is ignored.
 _MAX_METHODS: Final = 20
 
@@ -71,7 +69,11 @@ def choose_location(
     method that is listed twice counts once.
     """
     left, facts = candidates, NO_FACTS
-    names = (name.strip().lower() for name in (methods or DEFAULT_METHODS).split(",", _MAX_METHODS)[:_MAX_METHODS])
+    # The methods of a record that names none, in order (technical manual, version 9).
+    names = (
+        name.strip().lower()
+        for name in (methods or "locatt,address,country,score,weighted").split(",", _MAX_METHODS)[:_MAX_METHODS]
+    )
     for name in dict.fromkeys(names):
         if len(left) <= 1:
             break
@@ -275,8 +277,6 @@ MAX_XML_VALUES: Final = 100
 #: Types of values that can change the target or the headers of a redirect.
 _DECIDING_TYPES: Final = ("HS_ALIAS.", "10320/loc.", "10320/links.", "10320/headers.")
 _DECIDING_FOLDED: Final = tuple(kind.upper() for kind in _DECIDING_TYPES)
-#: Targets of longer URLs are not cached. The cache stays below 20 MB.
-_MAX_CACHED_CHARACTERS: Final = 2048
 
 
 class Target(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -486,7 +486,8 @@ def _build_target(url: str | None, status: int, options: ResolveOptions) -> Targ
     if options.media_type is not None:
         url = name_media_type(url.strip(BLANKS), options.media_type)
     append = options.urlappend if options.urlappend and takes_appendix(url) else None
-    if append or len(url) > _MAX_CACHED_CHARACTERS:
+    # Targets of longer URLs are not cached. The cache stays below 20 MB.
+    if append or len(url) > 2048:
         return _new_target(url, status, append)
     return _cached_target(url, status)
 

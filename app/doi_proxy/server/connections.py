@@ -34,14 +34,10 @@ WRITE_TIMEOUT: Final = 30.0
 IDLE_TIMEOUT: Final = 75.0
 #: Open connections of one client, a quarter of the 1,024 files that most systems allow a process.
 PER_CLIENT: Final = 256
-#: The longest time between two sweeps, in seconds.
-MAX_SWEEP_INTERVAL: Final = 1.0
 #: Connections that a sweep checks in one turn of the event loop.
 SLICE: Final = 128
 #: Connections of each rank that are checked for one that gives way to a new one.
 VISITS: Final = 64
-#: Idle connections that one sweep closes while no further file can be opened.
-RELIEF: Final = 32
 #: A whole body may take this many times the deadline for its progress: 120 s by default. Without this limit, a client
 #: that sends one byte every 29 s would keep a connection for ever.
 BODY_DEADLINES: Final = 4
@@ -95,8 +91,6 @@ EVICTION_RANK: Final = {
 }
 #: The share of the places up to which a burst of new connections closes those that have had an answer.
 _NEW_SHARE: Final = 0.5
-#: A customer or a client may always have this many places.
-_LEAST_SHARE: Final = 2
 _CLIENT: Final = 1  # of the two holders of a connection: its customer and its client
 #: The rank of a connection, and the time of its last progress.
 Turn = tuple[int, float]
@@ -135,7 +129,8 @@ class ConnectionLimits:
     def sweep_interval(self) -> float:
         """Seconds between two sweeps, at most a quarter of the shortest deadline."""
         shortest = min(self.head_timeout, self.body_timeout, self.write_timeout, self.idle_timeout)
-        return min(MAX_SWEEP_INTERVAL, shortest / 4)
+        # The longest time between two sweeps, in seconds.
+        return min(1.0, shortest / 4)
 
 
 class Connections:
@@ -359,8 +354,9 @@ class Connections:
     def _is_over_share(self, connection: Connection) -> bool:
         """Whether a holder of the connection has more than its share, while no place is free."""
         total = self._limits.total
+        # A customer or a client may always have this many places.
         return len(self._holder) >= total and any(
-            count > max(total // (holders + 1), _LEAST_SHARE) for count, holders in self._count_held(connection)
+            count > max(total // (holders + 1), 2) for count, holders in self._count_held(connection)
         )
 
     def _count_held(self, connection: Connection) -> list[tuple[int, int]]:
@@ -383,7 +379,8 @@ class Connections:
     def _relieve(self) -> None:
         """Close idle connections while no further file can be opened, and log when that state begins and ends."""
         is_exhausted = _are_files_exhausted()
-        for _ in range(RELIEF if is_exhausted else 0):
+        # Idle connections that one sweep closes while no further file can be opened.
+        for _ in range(32 if is_exhausted else 0):
             if not self._evict_first():
                 break
         if is_exhausted and not self._is_exhausted:

@@ -109,10 +109,6 @@ GRACE: Final = 8.0
 #: Seconds for which idle connections are still read after the port is closed, because a request may be on its way.
 LINGER: Final = 0.5
 _LINGER_STEP: Final = 0.05
-#: Seconds between two lines `Date`, and two reports that the process does not hang.
-_TICK: Final = 1.0
-#: Turns of the event loop in which connections that the kernel has established are accepted before the port closes.
-_ACCEPT_TURNS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +209,8 @@ class HttpServer(uvicorn.Server):
         while not await self.on_tick(0):
             self._events.alive()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_TICK):
+                # Seconds between two lines `Date`, and two reports that the process does not hang.
+                async with asyncio.timeout(1.0):
                     await self._draining.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -227,7 +224,9 @@ class HttpServer(uvicorn.Server):
         waiting = select.poll()
         for listening in sockets:
             waiting.register(listening, select.POLLIN)
-        for _ in range(_ACCEPT_TURNS):
+        # Turns of the event loop in which connections that the kernel has established are accepted before the port
+        # closes.
+        for _ in range(100):
             if not waiting.poll(0):
                 break
             await asyncio.sleep(0)

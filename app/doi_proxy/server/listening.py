@@ -48,8 +48,6 @@ def split_absolute(target: bytes) -> tuple[bytes, bytes] | None:
 UNIX: Final = "unix:"
 #: Errors that pass when another program ends, or when an interface of the network is up.
 _PASSING: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOENT})
-#: The owner and the group of the service may connect to a Unix socket.
-_SOCKET_MODE: Final = 0o660
 
 
 class AddressUnavailable(DoiProxyError):
@@ -108,7 +106,8 @@ def _listen_on_file(address: str) -> socket.socket:
         _remove_abandoned(path)
         listening.bind(str(path))
         # No process can connect before the server listens.
-        path.chmod(_SOCKET_MODE)
+        # The owner and the group of the service may connect to a Unix socket.
+        path.chmod(0o660)
         return listening
     except OSError as error:
         listening.close()
@@ -141,8 +140,6 @@ def _remove_abandoned(path: Path) -> None:
 OWN_CONNECTION: Final = b"PROXY UNKNOWN\r\n"
 #: The longest header of version 1 (section 2.1).
 _MAX_LINE_BYTES: Final = 107
-#: The longest header of version 2, with its TLVs. The specification permits 64 KiB; the TLVs are not used here.
-_MAX_BINARY_BYTES: Final = 4_096
 _WORD: Final = b"PROXY "
 _UNKNOWN: Final = b"UNKNOWN"
 _PORT: Final = rb"(0|[1-9][0-9]{0,4})"
@@ -213,7 +210,8 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
         return None
     command, family, rest = _START.unpack_from(data, len(_SIGNATURE))
     length = _START_BYTES + rest
-    if command not in (_LOCAL, _PROXY) or length > _MAX_BINARY_BYTES:
+    # The longest header of version 2, with its TLVs. The specification permits 64 KiB; the TLVs are not used here.
+    if command not in (_LOCAL, _PROXY) or length > 4_096:
         raise MalformedHeader
     has_address = command == _PROXY and family in _ADDRESSES
     if command == _PROXY and not has_address and family not in _WITHOUT_ADDRESS:
@@ -231,8 +229,6 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
 
 #: The client of a connection through a Unix socket, and the word of nginx for such a client in X-Forwarded-For.
 UNIX_PEER: Final = UNIX
-#: Addresses whose test is remembered.
-_MAX_TESTED: Final = 4_096
 _FOR, _PROTO, _SCHEMES = b"x-forwarded-for", b"x-forwarded-proto", ("http", "https")
 
 
@@ -257,7 +253,8 @@ def trusted_hosts(trusted_proxies: tuple[str, ...]) -> Any:
         key = hash(host)
         answer = answers.get(key)
         if answer is None:
-            if len(answers) >= _MAX_TESTED:
+            # Addresses whose test is remembered.
+            if len(answers) >= 4_096:
                 answers.clear()
             answer = answers[key] = bool(hosts._compute_trust(host))
         return answer

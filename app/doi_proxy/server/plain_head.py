@@ -117,9 +117,6 @@ def host_fault(headers: Sequence[tuple[bytes, bytes]], fields: Mapping[bytes, by
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two lines of the log.
-REPORT_INTERVAL: Final = 60.0
-
 
 class MalformedRequests:
     """The counts of one process."""
@@ -163,7 +160,8 @@ class MalformedRequests:
                 self._proxy_headers,
             )
         self._malformed = self._upgrades = self._proxy_headers = 0
-        self._next_report = now + REPORT_INTERVAL
+        # Seconds between two lines of the log.
+        self._next_report = now + 60.0
 
 
 #: A path and a query (RFC 9112, section 3.2.1). uvicorn also reads a fragment and an absolute URL.
@@ -188,7 +186,6 @@ _CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
 _HOST: Final = b"host"
 #: It does not select an answer. It names the client, for limits and logs.
 FORWARDED_FOR: Final = b"x-forwarded-for"
-_FORWARDED_LINE: Final = b"\r\nX-Forwarded-For:"
 #: The bytes of its usual form: addresses only.
 _ADDRESSES: Final = b"0123456789ABCDEFabcdef.:, "
 #: A line of which no answer here depends, in its usual form. A reader's session is in it.
@@ -211,7 +208,7 @@ def cut_private(request: bytes) -> tuple[bytes, bytes | None]:
     Cut are that line and Cookie. The value is None if the line is missing or has another form.
     """
     request = request if request.find(b"ookie:") < 0 else _COOKIE.sub(b"", request)  # `sub` takes three times as long
-    before, _, rest = request.partition(_FORWARDED_LINE)
+    before, _, rest = request.partition(b"\r\nX-Forwarded-For:")
     value, end, rest = rest.partition(b"\r\n")
     return (before + end + rest, value.strip()) if value and not value.translate(None, _ADDRESSES) else (request, None)
 

@@ -80,7 +80,6 @@ class Generations(Generic[Key, Value]):
 
 #: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
 OVERHEAD: Final = 1_200
-_CACHE_STATUS: Final = b"\r\ncache-status: "
 #: Ends a head.
 EMPTY_LINE: Final = b"\r\n"
 
@@ -143,7 +142,7 @@ class PreparedReply(msgspec.Struct, gc=False):
     @property
     def cache_status(self) -> str | None:
         """The value of Cache-Status after our own name."""
-        at = self.head.rfind(_CACHE_STATUS)
+        at = self.head.rfind(b"\r\ncache-status: ")
         header = self.head[at + 2 :].partition(b"\r\n")[0].partition(b": ")
         return cache_status_text([(header[0], header[2])]) if at >= 0 else None
 
@@ -257,9 +256,6 @@ MAX_REQUEST_BYTES: Final = 4_096
 MAX_VARIANTS: Final = 16
 #: Header lines whose selection is remembered while they are in use: those that come once do not push them out.
 MAX_HEADS: Final = 256
-#: Uses of a reply in one second after which it is found by the whole request, which saves 1.5 us. More requests than
-#: the map holds would only replace each other.
-FREQUENT: Final = 1
 #: Bytes of a target that was requested once, in the map of those.
 _SEEN_BYTES: Final = 150
 _VERSION: Final = b" HTTP/1.1\r\n"
@@ -566,7 +562,9 @@ class PreparedAnswers:
             for prepared in replies:
                 if prepared.variant.admits(selected):
                     prepared.uses += 1
-                    if request is not None and prepared.uses > FREQUENT:
+                    # Uses of a reply in one second after which it is found by the whole request, which saves 1.5 us.
+                    # More requests than the map holds would only replace each other.
+                    if request is not None and prepared.uses > 1:
                         shelf.requests.put(hash(self._secret + request), prepared)
                     return prepared
         return None

@@ -23,9 +23,6 @@ from doi_proxy.server.plain_head import ORIGIN_FORM, ReadingFlow, RequestStream,
 from doi_proxy.web.application import MARKS, Preparation
 from doi_proxy.web.request import Fields
 
-#: Middlewares that a server puts around an application.
-_MAX_WRAPPERS: Final = 5
-
 
 class ServedApplication(Protocol):
     """An ASGI application with two shortcuts."""
@@ -48,15 +45,14 @@ class ServedApplication(Protocol):
 
 def application_of(app: Any) -> ServedApplication | None:
     """The application, which the server may have wrapped in middleware; None if there is none with Connections."""
-    for _ in range(_MAX_WRAPPERS):
+    # Middlewares that a server puts around an application.
+    for _ in range(5):
         if isinstance(getattr(app, "connections", None), Connections):
             return cast(ServedApplication, app)
         app = getattr(app, "app", None)
     return None
 
 
-#: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
-PARTS_A_TURN: Final = 16
 #: The methods of uvicorn's protocol that this module overrides.
 USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
 # To look up a member of an Enum is slow (doi_proxy.resolver.resolution), and most connections need these.
@@ -66,8 +62,6 @@ _FINISHED: Final = Reason.FINISHED
 _MALFORMED: Final = "The request is malformed."
 _WRONG_URL: Final = "The path or the query has a character that a URL cannot have; percent-encode it (RFC 3986)."
 _WRONG_TARGET: Final = "The request target's host is not a host name with an optional port; correct it."
-_TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
-_TOO_LATE: Final = "The request did not arrive in time."
 _NO_ROOM: Final = "Too many connections are open; try again."
 _UPGRADE_WITH_BODY: Final = "A request with an Upgrade header or the method CONNECT cannot have a body here."
 
@@ -176,7 +170,8 @@ class ServerProtocol(HttpToolsProtocol):
         if self._is_advancing:
             return
         self._is_advancing = True
-        for _ in range(PARTS_A_TURN):
+        # Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
+        for _ in range(16):
             if not self._stream.has_unread or not self._can_parse():
                 break
             part = self._stream.cut()
@@ -244,7 +239,7 @@ class ServerProtocol(HttpToolsProtocol):
             self._refuse(400, self._refusal, Reason.MALFORMED)
             return
         if self._stream.is_head_too_large:
-            self._refuse(431, _TOO_LARGE, Reason.MALFORMED)
+            self._refuse(431, "The head of the request is larger than 64 KiB.", Reason.MALFORMED)
 
     def on_headers_complete(self) -> None:
         """A head has arrived: answer it without a task if the application can; else uvicorn starts one."""
@@ -466,7 +461,7 @@ class ServerProtocol(HttpToolsProtocol):
             # Another connection has its place. If its client did not end its side, the descriptor would stay open.
             self.transport.close()
         elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._stream.head_bytes):
-            self._refuse(408, _TOO_LATE, reason)
+            self._refuse(408, "The request did not arrive in time.", reason)
         else:
             self._reason = reason
             self.transport.close()

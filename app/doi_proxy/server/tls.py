@@ -21,9 +21,6 @@ from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.system.check import Finding, Inspection, find_access_problem
 from doi_proxy.system.files import require_regular
 
-#: The largest file of a certificate chain or of a key.
-_MAX_PEM_BYTES: Final = 1024 * 1024
-
 
 def load_certificate(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     """The context that serves HTTPS with these files; None if they are not set. Raises ConfigurationError."""
@@ -36,7 +33,8 @@ def load_certificate(certificate: Path | None, key: Path | None) -> ssl.SSLConte
     context.num_tickets = 1
     try:
         for path in (certificate, key):
-            require_regular(path, _MAX_PEM_BYTES)
+            # The largest file of a certificate chain or of a key.
+            require_regular(path, 1024 * 1024)
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {error}") from error
@@ -99,10 +97,6 @@ def _judge_certificate(inspection: Inspection, certificate: Path) -> Iterator[Fi
         )
 
 
-#: Seconds until uvloop ends a handshake. The sweep of doi_proxy.server.connections does so much earlier.
-_HANDSHAKE_LIMIT: Final = 86_400.0
-
-
 class TlsProtocol(ServerProtocol):
     """One connection over TLS. During the handshake, `scheme` is "http" and `transport` is the one below TLS."""
 
@@ -135,8 +129,9 @@ class TlsLayer(SSLProtocol):  # type: ignore[misc]
     def __init__(self, certificate: Certificate, **options: Any) -> None:
         """`options` are those of ServerProtocol."""
         protocol = self._connection = TlsProtocol(**options)
+        # Seconds until uvloop ends a handshake. The sweep of doi_proxy.server.connections does so much earlier.
         super().__init__(
-            protocol.loop, protocol, certificate.context, None, server_side=True, ssl_handshake_timeout=_HANDSHAKE_LIMIT
+            protocol.loop, protocol, certificate.context, None, server_side=True, ssl_handshake_timeout=86_400.0
         )
 
     def connection_made(self, transport: Any) -> None:

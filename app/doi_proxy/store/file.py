@@ -148,9 +148,6 @@ def find_store_file(url: str) -> Path | None:
 
 log = logging.getLogger(__name__)
 
-#: StateDirectory= sets it (systemd.exec(5)), and so does the image.
-_STATE_VARIABLE: Final = "STATE_DIRECTORY"
-_STATE_NAME: Final = "doi-proxy"
 _HEADER: Final = "# doi-proxy: the last good text of {path}\n"
 
 
@@ -190,8 +187,9 @@ class LastGood:
 
 def _find_state_file() -> Path | None:
     """A name in the folder that systemd or the image gives the service, for a store that is on a server."""
-    folders = os.environ.get(_STATE_VARIABLE)
-    return Path(folders.partition(":")[0]) / _STATE_NAME if folders else None
+    # StateDirectory= sets it (systemd.exec(5)), and so does the image.
+    folders = os.environ.get("STATE_DIRECTORY")
+    return Path(folders.partition(":")[0]) / "doi-proxy" if folders else None
 
 
 #: Without a copy.

@@ -81,8 +81,6 @@ def holds_target(values: bytes, rules: int, start: int, end: int) -> bool:
 #: The window has room for the dictionary (11 kB). Negative: without the header and the checksum of RFC 1950.
 WINDOW_BITS: Final = -14
 _LEVEL: Final = 6
-#: Copying the prepared state takes most of the time. A larger state does not make short texts smaller.
-_MEMORY_LEVEL: Final = 4
 #: Limit of the decompressed size, in bytes. It is larger than any answer that is accepted from an upstream.
 MAX_BYTES: Final = 16 * 1024 * 1024
 
@@ -108,9 +106,8 @@ def decompress(data: bytes) -> bytes:
 @cache
 def _prepared() -> Any:
     """The state after the dictionary has been read. Reading it takes ten times as long as copying the state."""
-    return zlib.compressobj(
-        _LEVEL, zlib.DEFLATED, WINDOW_BITS, _MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, read_dictionary_1()
-    )
+    # Copying the prepared state takes most of the time. A larger state does not make short texts smaller.
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, WINDOW_BITS, 4, zlib.Z_DEFAULT_STRATEGY, read_dictionary_1())
 
 
 #: The format of a store, and of each entry in it. SQLite has it as user_version, Valkey in the prefix of its keys.

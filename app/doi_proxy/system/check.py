@@ -242,8 +242,6 @@ def write_address(address: Any) -> str:
     return socket.getnameinfo(address, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
 
 
-#: Incidents that ended and were not read yet. Beyond that, the oldest is dropped.
-MAX_UNREAD: Final = 20
 #: An upstream does not answer; it requested a pause; queries about new names are not admitted; or the store fails.
 IncidentKind = Literal["outage", "pause", "refusal", "store"]
 
@@ -277,7 +275,8 @@ class Incidents:
         self._kind: IncidentKind = kind
         #: The incident that goes on.
         self.under_way: Incident | None = None
-        self._ended: deque[Incident] = deque(maxlen=MAX_UNREAD)
+        # Incidents that ended and were not read yet. Beyond that, the oldest is dropped.
+        self._ended: deque[Incident] = deque(maxlen=20)
 
     def begin(self, at: float, cause: Cause) -> None:
         """Begin an incident, and end the one that goes on."""

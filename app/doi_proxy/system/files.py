@@ -397,14 +397,13 @@ _SHORTAGES: Final = {
     errno.ENOMEM: "this machine is short of memory",
     errno.ENOBUFS: "this machine is short of memory for connections",
 }
-#: Causes of causes that are looked at.
-_MOST_CAUSES: Final = 10
 
 
 def find_shortage(error: BaseException) -> str:
     """What this machine was short of, if that caused the error. Otherwise an empty text."""
     cause: BaseException | None = error
-    for _ in range(_MOST_CAUSES):
+    # Causes of causes that are looked at.
+    for _ in range(10):
         if cause is None:
             break
         if isinstance(cause, MemoryError):

@@ -204,8 +204,6 @@ UNIX_ADDRESS: Final = re.compile(r"unix:/[!-~]{1,106}")
 #: A host and a port.
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _MAX_PORT: Final = 65_535
-#: Characters of a label of a host name.
-_MAX_LABEL: Final = 63
 
 
 class Departed(NamedTuple):
@@ -344,7 +342,8 @@ def require_host(url: str) -> None:
         return  # the root, or a file
     parts = urlsplit(url)
     labels = (parts.hostname or "").removesuffix(".").split(".")
-    if parts.port == 0 or not all(0 < len(label) <= _MAX_LABEL for label in labels):
+    # Characters of a label of a host name.
+    if parts.port == 0 or not all(0 < len(label) <= 63 for label in labels):
         raise ValueError(f"the URL {redact(url)[:80]!r} has no host name that can be looked up")
 
 

@@ -111,7 +111,6 @@ def run_job(job: Coroutine[Any, Any, int]) -> int:
 
 #: Seconds between two updates of the line.
 INTERVAL: Final = 0.25
-_CLEAR_LINE: Final = "\r\x1b[K"
 _MEGABYTE: Final = 1_000_000
 
 
@@ -180,7 +179,7 @@ class LineBar(Bar):
 
     def _replace(self, text: str) -> None:
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(_CLEAR_LINE + text[:width])
+        sys.stderr.write("\r\x1b[K" + text[:width])
         sys.stderr.flush()
 
     def _write(self, seconds: float) -> str:

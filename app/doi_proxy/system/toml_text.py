@@ -12,8 +12,6 @@ import msgspec
 
 Result = TypeVar("Result")
 
-#: A key with this many dots is looked for only in a record with as many.
-_MAX_DOTS: Final = 16
 #: Strings and comments of TOML, also without their end.
 _QUOTED: Final = re.compile(
     r"""\"{3}(?:[^\\]|\\.)*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|#[^\n]*+""", re.DOTALL
@@ -103,7 +101,8 @@ def parse_table(block: Block, known: str) -> Mapping[str, Any]:
 
 def parse_toml(text: str) -> dict[str, Any]:
     """The tables of a text. Raises TomlProblem."""
-    if text.count(".") > _MAX_DOTS and (deep := _DEEP_KEY.search(_QUOTED.sub(_blank, text))):
+    # A key with this many dots is looked for only in a record with as many.
+    if text.count(".") > 16 and (deep := _DEEP_KEY.search(_QUOTED.sub(_blank, text))):
         raise TomlProblem("a key has too many dots", *_place_of(text, deep.start()))
     try:
         return tomllib.loads(text)

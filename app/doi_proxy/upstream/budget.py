@@ -113,8 +113,6 @@ class FairQueue(Generic[Query]):
 
 #: Seconds after which a query in flight is slow.
 SLOW_AFTER: Final = 1.0
-#: One place of so many keeps its slow query even if other clients wait.
-PLACES_PER_SLOW: Final = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -185,7 +183,8 @@ class QueryClass:
     def set_limits(self, most: int, *, leaving: float) -> None:
         """Have at most so many places, and leave so many tokens in the bucket."""
         self.most = most
-        self.most_slow = max(1, most // PLACES_PER_SLOW)
+        # One place of so many keeps its slow query even if other clients wait.
+        self.most_slow = max(1, most // 4)
         self.leaving = leaving
 
     @property
@@ -241,11 +240,6 @@ SLOW_PREFIX_SECONDS: Final = 600.0
 SHARE: Final = "share"
 #: The Retry-After of a refusal if nothing more exact is known, in seconds.
 USUAL_RETRY: Final = 1.0
-#: The share of slow queries from which the upstream is slow, not the places too few: among those in flight and as many
-#: that ended last. Those in flight do not suffice: where clients wait, a slow query gives its place to a new one.
-_SLOW_SHARE: Final = 0.5
-#: Seconds between two looks for a slow query.
-_SHORTEST_WAIT: Final = 0.001
 _GAVE_WAY: Final = "The upstream was slow, and queries of other clients needed the place of this one; try again later."
 
 
@@ -546,7 +540,10 @@ class Budget:
         if not queue.lacks_place:
             return errors.BudgetSpent(retry_after=max(USUAL_RETRY, queue.token_in))
         slow, queries = self.slow_in_flight + sum(self._ended_slow), self.in_flight + len(self._ended_slow)
-        if queue.is_slow or was_slow or (slow and slow >= _SLOW_SHARE * queries):
+        # The share of slow queries from which the upstream is slow, not the places too few: among those in flight and
+        # as many that ended last. Those in flight do not suffice: where clients wait, a slow query gives its place to a
+        # new one.
+        if queue.is_slow or was_slow or (slow and slow >= 0.5 * queries):
             # A query that has just been sent takes as long as the others have.
             return errors.UpstreamSlow(retry_after=max(USUAL_RETRY, self.longest_in_flight))
         return errors.PlacesFull(retry_after=USUAL_RETRY)
@@ -714,7 +711,8 @@ class Budget:
             return None
         seconds = min(starts) + SLOW_AFTER - self._clock()
         # Rounding could make a shorter time none at all, and this a busy loop.
-        return asyncio.get_running_loop().call_later(max(seconds, _SHORTEST_WAIT), queue.look.set)
+        # Seconds between two looks for a slow query.
+        return asyncio.get_running_loop().call_later(max(seconds, 0.001), queue.look.set)
 
     def _wake(self) -> None:
         for owner in (self._people, self._others):

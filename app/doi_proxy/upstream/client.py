@@ -37,13 +37,7 @@ from doi_proxy.upstream.source import (
 from handle_protocol.dump import ServerRefused, UnusableAnswer
 from handle_protocol.referral import Answer, read_answer
 
-#: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
-_KEEP_IDLE_SECONDS: Final = 30.0
-#: The largest file of certificate authorities. The public ones have 300 kB.
-_MAX_AUTHORITIES_BYTES: Final = 16 * 1024 * 1024
 _PROXY_SCHEMES: Final = ("http", "https")
-#: The content coding that is offered to the upstream. An answer in another one is not valid.
-ACCEPT_ENCODING: Final = "gzip"
 _GZIP_CODINGS: Final = ("gzip", "x-gzip")
 #: A body has a limit of its own.
 _GZIP_LIMITS: Final = GzipLimits()
@@ -54,7 +48,8 @@ def load_authorities(ca_file: str | None) -> ssl.SSLContext:
     context = httpx.create_ssl_context()
     if ca_file is not None:
         try:
-            require_regular(Path(ca_file), _MAX_AUTHORITIES_BYTES)
+            # The largest file of certificate authorities. The public ones have 300 kB.
+            require_regular(Path(ca_file), 16 * 1024 * 1024)
             context.load_verify_locations(cafile=ca_file)
         except OSError as error:
             reason = explain_failure(error)
@@ -121,10 +116,11 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             await self._session.close()
 
     def _open_session(self) -> aiohttp.ClientSession:
+        # Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,
-                keepalive_timeout=_KEEP_IDLE_SECONDS,
+                keepalive_timeout=30.0,
                 ssl=self._trusted if self._trusted is not None else True,
                 resolver=HostResolver(),
             ),
@@ -234,11 +230,7 @@ _REFUSALS: Final = (401, 403, 407, 429)
 #: Of a login portal (RFC 6585, section 6).
 _LOGIN_REQUIRED: Final = 511
 _SERVER_ERRORS: Final = 500
-#: The status for a query of this resolver that arrived at the resolver itself.
-_LOOP_DETECTED: Final = 508
 _SUCCESS: Final = 200
-#: The first byte of HTML.
-_TAG: Final = b"<"
 _NO_BODY: Final = httpx.ByteStream(b"")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: The errors of a connection that the other side dropped.
@@ -309,11 +301,12 @@ class HandleClient:
         self._url = base.copy_with(raw_path=b"/", username=None, password=None)
         self._origin = _origin(base)
         self._path = base.raw_path.decode("ascii")
+        # The content coding that is offered to the upstream. An answer in another one is not valid.
         self._headers = httpx.Headers(
             {
                 "Host": self._url.netloc.decode("ascii"),
                 "Accept": "application/json",
-                "Accept-Encoding": ACCEPT_ENCODING,
+                "Accept-Encoding": "gzip",
                 LOOP_HEADER: identity.loop_id,
                 **identify(identity.user_agent, identity.contact),
                 **_authorize(base),
@@ -403,7 +396,8 @@ class HandleClient:
         """Get a target and follow redirects, on the upstream's own origin only."""
         for _ in range(MAX_REDIRECTS + 1):
             reply = await self._get_with_retry(target)
-            if reply.status == _LOOP_DETECTED:
+            # The status for a query of this resolver that arrived at the resolver itself.
+            if reply.status == 508:
                 raise errors.UpstreamLoop
             if reply.location is None:
                 return reply
@@ -476,7 +470,8 @@ def _to_refusal(reply: _Reply) -> errors.UpstreamRefused:
 
 def _refuse_page(reply: _Reply) -> None:
     """Raise PageAnswer for HTML, and for the status that only a login portal sends."""
-    if reply.status == _LOGIN_REQUIRED or reply.body.lstrip()[:1] == _TAG:
+    # The first byte of HTML.
+    if reply.status == _LOGIN_REQUIRED or reply.body.lstrip()[:1] == b"<":
         raise errors.PageAnswer(f"{errors.PageAnswer().message} The HTTP status was {reply.status}.")
 
 

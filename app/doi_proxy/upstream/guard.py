@@ -36,10 +36,6 @@ from doi_proxy.upstream.source import (
 from doi_proxy.upstream.upstream_log import UpstreamLog
 from handle_protocol.referral import Answer, ResponseCode
 
-#: Distinct names in a row without a usable answer after which the upstream itself is in doubt: the control query then
-#: decides, so a name with a damaged record costs one query and no outage. A drill that allows more failures than ten
-#: allows three tenths of them.
-_MOST_SUSPECTS: Final = 3
 _SUSPECTS_SHARE: Final = 0.3
 
 
@@ -56,7 +52,10 @@ class Breaker:
 
     def __init__(self, failures: int, cooldown: float) -> None:
         self._most_failures = failures
-        self._most_suspects = min(failures, max(_MOST_SUSPECTS, int(_SUSPECTS_SHARE * failures)))
+        # Distinct names in a row without a usable answer after which the upstream itself is in doubt: the control query
+        # then decides, so a name with a damaged record costs one query and no outage. A drill that allows more failures
+        # than ten allows three tenths of them.
+        self._most_suspects = min(failures, max(3, int(_SUSPECTS_SHARE * failures)))
         self._cooldown = cooldown
         # Hashes: a name may have 8 kB. At most `failures` of them are held.
         self._failed_names: set[int] = set()
@@ -153,8 +152,6 @@ class Pause:
 
 T = TypeVar("T")
 
-#: The pause after a 429 without Retry-After, in seconds.
-_PAUSE_AFTER_TOO_MANY: Final = 1.0
 _TOO_MANY_REQUESTS: Final = 429
 #: The Retry-After while this process is short of memory or of open files, in seconds.
 _SHORTAGE_RETRY: Final = 5.0
@@ -396,7 +393,8 @@ class Guard:
             if in_doubt:
                 await self._send_control_query()
             if isinstance(error, errors.UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
-                await self._begin_pause(_PAUSE_AFTER_TOO_MANY, error)
+                # The pause after a 429 without Retry-After, in seconds.
+                await self._begin_pause(1.0, error)
 
     async def _begin_pause(self, seconds: float, error: errors.CouldNotVerify) -> None:
         error.retry_after = self.pause.begin(self._clock(), seconds)

@@ -68,8 +68,6 @@ def read_loop_id() -> str:
 #: A longer time is cut to one hour. A mistaken date must not stop all queries for a year.
 MAX_SECONDS: Final = 3600.0
 _DELAY_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
-#: More digits than this are more than MAX_SECONDS anyway.
-_MAX_DIGITS: Final = 9
 _MAX_CHARACTERS: Final = 64
 
 
@@ -80,7 +78,8 @@ def read_retry_after(value: str, now: float) -> float | None:
     """
     text = value.strip()
     if _DELAY_SECONDS.fullmatch(text):
-        return MAX_SECONDS if len(text) > _MAX_DIGITS else min(float(text), MAX_SECONDS)
+        # More digits than this are more than MAX_SECONDS anyway.
+        return MAX_SECONDS if len(text) > 9 else min(float(text), MAX_SECONDS)
     try:
         when = parsedate_to_datetime(text[:_MAX_CHARACTERS])
         seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now

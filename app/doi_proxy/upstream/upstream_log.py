@@ -96,17 +96,10 @@ log = logging.getLogger(__name__)
 
 #: After so many seconds of failures without an answer, an outage is logged even if the breaker is closed.
 OUTAGE_SECONDS: Final = 60.0
-#: Seconds in which an outage does not return to a cause that it had before: an upstream that fails in two ways in turn
-#: would write a line for each failure.
-CAUSE_SECONDS: Final = 300.0
-#: Seconds between two lines about answers that cannot be read.
-UNREADABLE_INTERVAL: Final = 60.0
 #: From so many names in a row without a usable answer on, the line is a warning.
 MANY_UNREADABLE: Final = 3
 #: The signs of an answer that a login portal or an intercepting proxy may have given: HTML, or another site.
 PORTAL_SIGNS: Final = frozenset({"page", "redirect"})
-#: Queries are admitted again if no person's query was refused for so many seconds.
-BUDGET_QUIET_SECONDS: Final = 10.0
 
 
 class UpstreamLog:
@@ -185,7 +178,9 @@ class UpstreamLog:
         outage, cause = self.outages.under_way, _cause_of(error)
         if outage is None or outage.cause == cause:
             return False
-        return cause not in self._causes or now - max(self._causes.values()) >= CAUSE_SECONDS
+        # Seconds in which an outage does not return to a cause that it had before: an upstream that fails in two ways
+        # in turn would write a line for each failure.
+        return cause not in self._causes or now - max(self._causes.values()) >= 300.0
 
     def answer(self) -> None:
         """The upstream answered."""
@@ -218,7 +213,8 @@ class UpstreamLog:
         self.last_failure = now, _cause_of(error)
         self._unreadable += 1
         self._unreadable_in_row += 1
-        is_due = self._unreadable_since is None or now - self._unreadable_since >= UNREADABLE_INTERVAL
+        # Seconds between two lines about answers that cannot be read.
+        is_due = self._unreadable_since is None or now - self._unreadable_since >= 60.0
         if is_due or self._unreadable_in_row == MANY_UNREADABLE:
             level = logging.INFO if self._unreadable_in_row < MANY_UNREADABLE else logging.WARNING
             text = "%s, names without a usable answer: %s, last %s"
@@ -248,7 +244,8 @@ class BudgetLog:
     def notice_quiet(self) -> None:
         """End the refusal if none has happened for a while. Called while no query of a person is refused."""
         now = self._clock()
-        if self.refusals.under_way is not None and now - self._last_refusal >= BUDGET_QUIET_SECONDS:
+        # Queries are admitted again if no person's query was refused for so many seconds.
+        if self.refusals.under_way is not None and now - self._last_refusal >= 10.0:
             self._write("are sent again after %.0f s", now - self._since)
             self.refusals.end(now)
 

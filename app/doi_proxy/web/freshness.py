@@ -28,8 +28,6 @@ STALE_MAX_AGE: Final = 30.0
 VERIFIED: Final = "verified"
 #: Seconds for which a browser can store the answer to a CORS preflight.
 PREFLIGHT_MAX_AGE: Final = b"86400"
-#: Bytes of the digest in an ETag.
-_TAG_BYTES: Final = 16
 
 #: The name of the header in requests and answers.
 CACHE_CONTROL: Final = b"cache-control"
@@ -226,7 +224,8 @@ def weaken_tag(headers: tuple[Header, ...]) -> tuple[Header, ...]:
 
 def entity_tag(body: bytes) -> Header:
     """A strong ETag (RFC 9110, section 8.8.3). Two bodies have the same one only if their digests collide."""
-    return _ETAG, b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()
+    # Bytes of the digest in an ETag.
+    return _ETAG, b'"%s"' % blake2b(body, digest_size=16).hexdigest().encode()
 
 
 def cache_status(resolution: Resolution, now: int, *, is_verified: bool) -> Header:

@@ -20,13 +20,9 @@ from doi_proxy.web import shown_values
 from doi_proxy.web.languages import CORE, LANGUAGES, Catalogue, TextFolder, load_catalogues
 from doi_proxy.web.negotiation import write_timestamp
 
-#: What stands in the address of a search for the DOI name, and for any text that is searched: a name or a reference.
-NAME_PLACEHOLDER: Final = "{doi}"
 TEXT_PLACEHOLDER: Final = "{text}"
 _STYLESHEET: Final = "/static/style.css"
 _FAVICON: Final = "favicon.svg"
-#: Bytes of the digest in a file's address. The address changes with the content.
-_DIGEST_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,9 @@ class NamedLink:
 
     def fill(self, name: str) -> str:
         """The address with the percent-encoded DOI name in place of the placeholders."""
-        return self.fill_text(name).replace(NAME_PLACEHOLDER, component(name))
+        # What stands in the address of a search for the DOI name, and for any text that is searched: a name or a
+        # reference.
+        return self.fill_text(name).replace("{doi}", component(name))
 
     def fill_text(self, text: str) -> str:
         """The address with the percent-encoded text in place of its placeholder."""
@@ -126,7 +124,8 @@ def open_files(rules: str = "", draw_icon: Callable[[str], str] = str) -> tuple[
 
 def digest(content: bytes) -> str:
     """A short digest of a file, for its address."""
-    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+    # Bytes of the digest in a file's address. The address changes with the content.
+    return blake2b(content, digest_size=6).hexdigest()
 
 
 Outcome = Literal["registered", "corrected", "other", "unknown", "without", "missing", "gone"]
@@ -149,7 +148,6 @@ _LAYOUT: Final = "layout.html"
 _PLACE: Final = "\0place\0"
 #: The layout of what is around the title and the main part, and that of a page without it.
 _WHOLE_LAYOUT: Final = "whole_layout.html"
-_MAIN_ALONE: Final = "{% block main required %}{% endblock %}"
 #: What is around the title and the main part, as a template.
 _FRAME: Final = "frame.html"
 _FRAME_SOURCE: Final = f'{{% extends "{_WHOLE_LAYOUT}" %}}{{% block main %}}{_PLACE}{{% endblock %}}'
@@ -157,8 +155,6 @@ _FRAME_SOURCE: Final = f'{{% extends "{_WHOLE_LAYOUT}" %}}{{% block main %}}{_PL
 _TEXT: Final = re.compile(r'\{\{ t\("([a-z_.]+)"\) \}\}')
 _MARK: Final = "\0text {}\0"
 _MARKED: Final = re.compile(_MARK.format("([a-z_.]+)"))
-#: Frames that are kept: languages, with and without a link that depends on a setting.
-_MAX_FRAMES: Final = 64
 
 #: The text of a template, its file, and what says whether that is unchanged.
 Source = tuple[str, str | None, Callable[[], bool] | None]
@@ -239,7 +235,11 @@ def _load_own(
     Texts without values are constants in the templates of each language, which saves a fourth of the rest.
     """
     marked = {name: (_TEXT.sub(_MARK.format(r"\1"), source), file) for name, (source, file, _) in sources.items()}
-    marked |= {_WHOLE_LAYOUT: marked[_LAYOUT], _LAYOUT: (_MAIN_ALONE, None), _FRAME: (_FRAME_SOURCE, None)}
+    marked |= {
+        _WHOLE_LAYOUT: marked[_LAYOUT],
+        _LAYOUT: ("{% block main required %}{% endblock %}", None),
+        _FRAME: (_FRAME_SOURCE, None),
+    }
     environments = {tag: _open_environment(names, _Loader(marked, texts)) for tag, texts in catalogues.items()}
     for environment in environments.values():
         environment.context_class = _Context
@@ -250,7 +250,8 @@ def _load_own(
         key = (context["t"].language, context["base"], context["indexed"], *context["links"])
         frame = frames.get(key)
         if frame is None:
-            if len(frames) >= _MAX_FRAMES:
+            # Frames that are kept: languages, with and without a link that depends on a setting.
+            if len(frames) >= 64:
                 frames.clear()
             frame = frames[key] = environment.get_template(_FRAME).render({**context, "title": _PLACE}).split(_PLACE)
         before, between, after = frame

@@ -26,8 +26,6 @@ from doi_proxy.web.stage import Section, list_overriding, read_sections
 
 #: Seconds for which a page with sections is prepared. Then they are read anew: they also show what was cached since.
 _SECTION_SECONDS: Final = 1
-#: Seconds for which the page of a record is prepared. It says when the record was checked.
-_RECORD_SECONDS: Final = 60
 
 
 class NamePages:
@@ -132,7 +130,8 @@ class NamePages:
         # The records of issuers decide what a signature is worth.
         basis = None
         if signature is None and not is_pending:
-            basis = self._find_basis(options, found, Varies.DATA | Varies.LANGUAGE, seconds=_RECORD_SECONDS)
+            # Seconds for which the page of a record is prepared. It says when the record was checked.
+            basis = self._find_basis(options, found, Varies.DATA | Varies.LANGUAGE, seconds=60)
         return page(
             200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True), basis=basis
         )

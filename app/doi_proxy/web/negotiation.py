@@ -53,8 +53,6 @@ def write_timestamp(texts: Catalogue, timestamp: str | None) -> str | None:
 
 #: gzip (RFC 1952) and Zstandard (RFC 8878), by their names in Content-Encoding.
 Coding = Literal["gzip", "zstd"]
-#: Longer headers, and entries after so many, are ignored.
-_MAX_HEADER: Final = 4096
 _MAX_ENTRIES: Final = 30
 #: Types that a browser shows; besides these any wildcard, and any picture, sound or film.
 _SHOWN: Final = frozenset(
@@ -129,7 +127,8 @@ def preferred_languages(accept_language: str | None) -> tuple[str, ...]:
 
 
 def _cut(header: str | None) -> str | None:
-    return header if header is None else header[:_MAX_HEADER]
+    # Longer headers, and entries after so many, are ignored.
+    return header if header is None else header[:4096]
 
 
 @lru_cache(maxsize=1024)

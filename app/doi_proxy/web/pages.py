@@ -39,8 +39,6 @@ from handle_protocol.value import HandleValue, Location
 #: Lists the copies of an address that the archive has.
 _ARCHIVE: Final = "https://web.archive.org/web/*/"
 _DOI_RESOLVER: Final = "https://doi.org"
-#: A longer name is not put into a mail, in characters: mail programs do not take such links.
-_MAX_MAILED: Final = 500
 _MAILTO: Final = "mailto:"
 
 #: What is wrong with a name: nobody registered it, its page does not work, it was withdrawn, or that is not known.
@@ -143,7 +141,8 @@ def _write_to(
 ) -> Markup | None:
     """A mail about a name with its subject and text, None if the contact is not an e-mail address."""
     words = (contact or "").strip().removeprefix(_MAILTO)
-    href = shown_values.address_href(words) if len(name.text) <= _MAX_MAILED else None
+    # A longer name is not put into a mail, in characters: mail programs do not take such links.
+    href = shown_values.address_href(words) if len(name.text) <= 500 else None
     if href is None or not href.startswith(_MAILTO):
         return None
     subject = texts.texts[f"ways.subject_{trouble}"].format(name=name.text)
@@ -173,8 +172,6 @@ _AGENCY_TEXTS: Final = {
     UNKNOWN: "unknown",
     COULD_NOT_VERIFY: "unverified",
 }
-#: From here on the time to wait is shown in minutes.
-LONG_WAIT_SECONDS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,6 +505,7 @@ def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:
 
 
 def choose_wait(seconds: int) -> tuple[str, int]:
-    if seconds >= LONG_WAIT_SECONDS:
+    # From here on the time to wait is shown in minutes.
+    if seconds >= 120:
         return "retry_minutes", -(-seconds // 60)
     return ("retry_seconds", seconds) if seconds > 1 else ("retry_soon", seconds)

@@ -53,10 +53,6 @@ from handle_protocol.value import escape_separators
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
 _DATA: Final = Varies.DATA  # see doi_proxy.resolver.resolution.HIT
-#: Longer locations are not cached, in characters. This keeps the cache below 16 MiB.
-_MAX_CACHED_LOCATION: Final = 2_048
-#: Seconds that a not-found page waits for the prefix's contact.
-_CONTACT_TIMEOUT: Final = 1.0
 
 
 class Redirects:
@@ -241,7 +237,8 @@ class Redirects:
             return NO_REPORT_CONTACT
         conditions = conditions_for_others(request)
         try:
-            async with asyncio.timeout(_CONTACT_TIMEOUT):
+            # Seconds that a not-found page waits for the prefix's contact.
+            async with asyncio.timeout(1.0):
                 return await self._destinations.prefixes.report_contact(last.name, conditions)
         except TimeoutError:
             return replace(NO_REPORT_CONTACT, is_complete=False)
@@ -249,7 +246,8 @@ class Redirects:
 
 def _location_and_stub(target: Target) -> tuple[Header, bytes]:
     """`Location` and the body of a redirect."""
-    if len(target.location) > _MAX_CACHED_LOCATION:
+    # Longer locations are not cached, in characters. This keeps the cache below 16 MiB.
+    if len(target.location) > 2_048:
         return _write_location_and_stub(target)
     return _remember_location_and_stub(target)
 

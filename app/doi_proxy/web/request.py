@@ -18,12 +18,9 @@ from doi_proxy.web.languages import choose_language
 from doi_proxy.web.request_path import JSON, Header
 from doi_proxy.web.responses import Message, Receive, Scope, Send
 
-MULTIPART: Final = "multipart/form-data"
 _BOUNDARY: Final = re.compile(r'multipart/form-data\s*;.*boundary="?([^\s";,]{1,70})', re.IGNORECASE | re.DOTALL)
 _NAME: Final = re.compile(r';\s*name="([^"]{0,100})"', re.IGNORECASE)
 _FILE_NAME: Final = re.compile(r';\s*filename="([^"]{0,400})"', re.IGNORECASE)
-#: Fields that are read. A form of ours has two.
-_MAX_FIELDS: Final = 8
 _MAX_HEAD_BYTES: Final = 2_048
 
 
@@ -42,7 +39,8 @@ def read_multipart(content_type: str, body: bytearray) -> dict[str, FormField] |
         return None
     fields: dict[str, FormField] = {}
     delimiter = b"\r\n--" + found[1].encode("utf-8", "replace")
-    first, *parts = body.split(delimiter, _MAX_FIELDS)
+    # Fields that are read. A form of ours has two.
+    first, *parts = body.split(delimiter, 8)
     # The first delimiter may have no line before it. A copy of the body with one takes milliseconds.
     if first.startswith(delimiter[2:]):
         parts.insert(0, first[len(delimiter) - 2 :])
@@ -135,7 +133,7 @@ class Request:
             return _read_json(body)
         if media_type in ("application/x-www-form-urlencoded", "") and body:
             return request_path.read_form_body(body)
-        fields = read_multipart(content_type, bytearray(body)) if media_type == MULTIPART else {}
+        fields = read_multipart(content_type, bytearray(body)) if media_type == "multipart/form-data" else {}
         if fields is None:
             raise InvalidParameter("The form cannot be read: its Content-Type has no boundary.")
         return request_path.Parameters(

@@ -111,8 +111,6 @@ MAX_INDEX: Final = 4_294_967_295
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 #: The REST API is stricter.
 _INDEX: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
-#: What stands for bytes that are not UTF-8.
-_NOT_UTF_8: Final = "\ufffd"
 
 #: The beginning of a name in an OpenURL (ANSI/NISO Z39.88-2004), to which library software sends names; after it, what
 #: only a URI has.
@@ -122,8 +120,6 @@ _OPENURL_DOI: Final = re.compile(
 )
 #: The keys of a name in an OpenURL, and those of other software that has one for DOIs alone.
 _OPENURL_KEYS: Final = ("id", "rft_id", "doi", "rft.doi")
-#: Values of an OpenURL that are searched for a name, and the characters of each: a turn of the event loop.
-_MAX_SEARCHED_VALUES: Final = 8
 _MAX_SEARCHED: Final = 512
 
 
@@ -198,7 +194,8 @@ def read_openurl(parameters: Parameters) -> tuple[str, ...]:
             literal = text.replace("%", "%25")
             return (text, literal) if label["uri"] and literal != text else (literal,)
     others = [f"{key}={value}" for key, value in parameters.pairs if key not in _OPENURL_KEYS]
-    for value in [*known, *others][:_MAX_SEARCHED_VALUES]:
+    # Values of an OpenURL that are searched for a name, and the characters of each: a turn of the event loop.
+    for value in [*known, *others][:8]:
         if find_names(value[:_MAX_SEARCHED]):
             return (value.replace("%", "%25"),)
     raise NoDOIInOpenURL
@@ -265,7 +262,8 @@ def read_api_options(parameters: Parameters) -> ResolveOptions:
         return DEFAULT_OPTIONS
     for text in parameters.all("type"):
         # A record cannot have such a type, so the request has a mistake. In a name, the same byte is refused too.
-        if _NOT_UTF_8 in text:
+        # What stands for bytes that are not UTF-8.
+        if "\ufffd" in text:
             raise InvalidParameter(f"type must be UTF-8, not {text[:40]!r}.")
     for text in parameters.all("index"):
         if _INDEX.fullmatch(text) is None or int(text) > MAX_INDEX:

@@ -164,8 +164,6 @@ _DOI: Final = re.compile(r"10(?:\.[^\s/]+)?/\S+")
 _WEB_ADDRESS: Final = re.compile(r"(?:https?|ftp)://[^\s<>\"\\]+", re.IGNORECASE)
 #: No character class contains the dot, which only separates labels. Otherwise matching would take quadratic time.
 _EMAIL: Final = re.compile(r"[^\s@<>,;:\"]+@[^\s.@<>,;:\"]+(?:\.[^\s.@<>,;:\"]+)+")
-#: The longest mailbox: 64 and 255 octets, and the @ (RFC 5321, section 4.5.3.1).
-_MAX_EMAIL_CHARACTERS: Final = 320
 _BITS: Final = re.compile(f"[01]{{{len(PERMISSIONS)}}}")
 #: Pictures of the control characters, which HTML does not show. A tab and a line feed stay.
 _PICTURES: Final = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
@@ -195,7 +193,8 @@ def address_href(text: str) -> str | None:
     """The link of an address: http, https or ftp as it is, an e-mail address as mailto, else None."""
     if _WEB_ADDRESS.fullmatch(text):
         return text
-    if len(text) > _MAX_EMAIL_CHARACTERS or not text.isprintable() or _EMAIL.fullmatch(text) is None:
+    # The longest mailbox: 64 and 255 octets, and the @ (RFC 5321, section 4.5.3.1).
+    if len(text) > 320 or not text.isprintable() or _EMAIL.fullmatch(text) is None:
         return None
     return "mailto:" + encode(text, b"@+")
 
@@ -297,8 +296,6 @@ def find_target(values: Sequence[HandleValue]) -> str | None:
 #: Locations of one page, and the characters of their attributes.
 MAX_LOCATIONS_SHOWN: Final = 50
 MAX_LOCATION_CHARACTERS: Final = 65_536
-#: Attributes of one location.
-MAX_CONDITIONS_SHOWN: Final = 20
 #: Attributes that have a column of their own.
 _NO_CONDITIONS: Final = frozenset({"href", "href_template", "weight"})
 
@@ -320,7 +317,8 @@ def show_locations(name: HandleName, locations: Sequence[Location]) -> list[Show
     room = MAX_LOCATION_CHARACTERS
     for location in locations[:MAX_LOCATIONS_SHOWN]:
         address = location.href(*encoded)
-        conditions = [pair for pair in location.attributes if pair[0] not in _NO_CONDITIONS][:MAX_CONDITIONS_SHOWN]
+        # Attributes of one location.
+        conditions = [pair for pair in location.attributes if pair[0] not in _NO_CONDITIONS][:20]
         room -= len(address or "") + sum(len(key) + len(value) for key, value in conditions)
         if room < 0:
             break
@@ -332,7 +330,6 @@ def show_locations(name: HandleName, locations: Sequence[Location]) -> list[Show
 MAX_ITEMS_SHOWN: Final = 10
 #: A name in the title of a page, in characters.
 MAX_TITLE_CHARACTERS: Final = 60
-_DOI_RESOLVER: Final = "https://doi.org"
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +346,7 @@ class ShownName:
 def show_name(name: HandleName) -> ShownName:
     """What a page shows of a name."""
     kind = "doi" if name.is_doi or name.is_short_doi else "prefix" if name.is_prefix else "handle"
-    path, resolver = url_path(name), HANDLE_RESOLVER if kind == "handle" else _DOI_RESOLVER
+    path, resolver = url_path(name), HANDLE_RESOLVER if kind == "handle" else "https://doi.org"
     return ShownName(name.text, kind, to_uri(name) if name.is_doi else None, f"{resolver}/{path}", path)
 
 

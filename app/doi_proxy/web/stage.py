@@ -313,8 +313,6 @@ def _fold(methods: Sequence[Any], join: Callable[[Iterable[Any]], Any] = list) -
 RELOAD_AGE: Final = 10.0
 #: Seconds that all queries of one request may take, with their waits. They go on for the next request.
 REQUEST_SECONDS: Final = 8.0
-#: Longer headers are ignored.
-_MAX_HEADER: Final = 1_024
 #: Larger numbers count as this one (RFC 9111, section 1.2.2).
 _MAX_SECONDS: Final = 2_147_483_648.0
 
@@ -336,7 +334,8 @@ NO_DIRECTIVES: Final = CacheDirectives()
 
 def read_directives(cache_control: str | None) -> CacheDirectives:
     """The directives of a header. Unknown ones, and those with a bad value, are ignored."""
-    if not cache_control or len(cache_control) > _MAX_HEADER:
+    # Longer headers are ignored.
+    if not cache_control or len(cache_control) > 1_024:
         return NO_DIRECTIVES
     return _read(cache_control)
 

@@ -27,8 +27,6 @@ from handle_protocol.wire.site_value import TransportProtocol
 
 #: Bytes of an answer besides its body: the status line, the header fields and the framing of chunks.
 _MAX_HEAD_BYTES: Final = 64 * 1024
-#: Answers below this status are interim (RFC 9110, section 15.2).
-_FIRST_FINAL_STATUS: Final = 200
 
 
 @dataclass(slots=True)
@@ -94,7 +92,8 @@ class HttpConnection(StreamConnection[HttpAnswer]):
     def on_headers_complete(self) -> None:
         """The parser read the whole head."""
         status = self._parser.get_status_code()
-        if status >= _FIRST_FINAL_STATUS:
+        # Answers below this status are interim (RFC 9110, section 15.2).
+        if status >= 200:
             self._current.status = status
             if self._ends_at_head:
                 self._complete()
@@ -116,8 +115,6 @@ class HttpConnection(StreamConnection[HttpAnswer]):
         self.finish(self._current)
 
 
-#: Hosts whose egress proxy is remembered. To read it takes longer than to query a server.
-_MAX_HOSTS: Final = 1_000
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _CONNECTED: Final = 200
 _MAX_DETAIL: Final = 200
@@ -163,7 +160,8 @@ class Egress:
         """The egress proxy for a host. Raises ServerUnreachable if it is not a URL."""
         key = scheme, host
         if key not in self._proxies:
-            if len(self._proxies) >= _MAX_HOSTS:
+            # Hosts whose egress proxy is remembered. To read it takes longer than to query a server.
+            if len(self._proxies) >= 1_000:
                 self._proxies.clear()
             try:
                 url = self._find_proxy_url(scheme, host)

@@ -87,12 +87,6 @@ class Strangers:
             other.cancel()
 
 
-#: A server sends all packets of an answer in one burst: 613 for 300 kB. The system's own limit is lower or higher, so
-#: this needs no setting.
-_RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
-#: Packets with the request id that are read for one message, as a multiple of those that the largest answer has. Copies
-#: arrive too.
-_PACKET_FACTOR: Final = 4
 #: Packets with another request id that are dropped for one message. Each takes about 2 us.
 _MAX_STRANGERS: Final = 200_000
 #: Seconds before a message is sent again, and how often it is sent: at 0, 0.5 and 1.5 s, as by the reference client.
@@ -127,7 +121,9 @@ class UdpTransport:
             raise translate_socket_error(error) from error
         try:
             # The system may grant less.
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+            # A server sends all packets of an answer in one burst: 613 for 300 kB. The system's own limit is lower or
+            # higher, so this needs no setting.
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
             return await self._send_until_answered(transport, packets, split_message(message), endpoint)
         except errors.ServerUnreachable:
             self._strangers.record_refusal(endpoint.address, endpoint.port, loop.time())
@@ -185,7 +181,9 @@ class _Packets(asyncio.DatagramProtocol):
         self._request_id = U32.pack(request_id)
         self._strangers_left = _MAX_STRANGERS
         self._buffer = PacketBuffer(max_bytes)
-        self._packets_left = _PACKET_FACTOR * (max_bytes // (MAX_PACKET_BYTES - ENVELOPE_BYTES) + 1)
+        # Packets with the request id that are read for one message, as a multiple of those that the largest answer has.
+        # Copies arrive too.
+        self._packets_left = 4 * (max_bytes // (MAX_PACKET_BYTES - ENVELOPE_BYTES) + 1)
 
     def datagram_received(self, data: bytes, _: object) -> None:
         """See asyncio.DatagramProtocol."""

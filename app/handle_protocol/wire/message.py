@@ -443,8 +443,6 @@ def _read_body(reader: FieldReader, header: Header) -> Body:
 #: Filters of one request.
 _MAX_FILTERS: Final = 1_000
 _VALUE: Final = Struct(">iIBiB")
-#: Where the TTL of a value is: after its index, timestamp and TTL type.
-_TTL_OFFSET: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +483,8 @@ def encode_values(values: Iterable[Value]) -> EncodedValues:
     for value in values:
         pieces.append(encode_value(value))
         if value.ttl_type == TtlType.RELATIVE and value.ttl > 0:
-            ttls.append((offset + _TTL_OFFSET, value.ttl))
+            # Where the TTL of a value is: after its index, timestamp and TTL type.
+            ttls.append((offset + 9, value.ttl))
         offset += len(pieces[-1])
     count = len(pieces) - 1
     pieces[0] = fields.U32.pack(count)

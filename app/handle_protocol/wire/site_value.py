@@ -154,11 +154,7 @@ _INTERFACE: Final = Struct(">BBI")
 _ADDRESS_BYTES: Final = 16
 _SMALLEST_SERVER_BYTES: Final = U32.size + _ADDRESS_BYTES + 2 * COUNT_BYTES
 _SMALLEST_ATTRIBUTE_BYTES: Final = 2 * COUNT_BYTES
-#: Of one site. Sites in use have a few of each.
-_MAX_SERVERS: Final = 100
 _MAX_ATTRIBUTES: Final = 100
-#: Of one server.
-_MAX_INTERFACES: Final = 8
 # RFC 3651 has ::ffff:a.b.c.d. Its erratum and the servers have ::a.b.c.d.
 _IPV4_START: Final = bytes(12)
 _LOOPBACK: Final = IPv6Address("::1")
@@ -260,14 +256,16 @@ def decode_site(data: bytes) -> ServiceSite:
     hash_filter = reader.string()
     count = reader.count(_SMALLEST_ATTRIBUTE_BYTES, _MAX_ATTRIBUTES)
     attributes = tuple((reader.string(), reader.string()) for _ in range(count))
-    servers = tuple(_read_server(reader) for _ in range(reader.count(_SMALLEST_SERVER_BYTES, _MAX_SERVERS)))
+    # Of one site. Sites in use have a few of each.
+    servers = tuple(_read_server(reader) for _ in range(reader.count(_SMALLEST_SERVER_BYTES, 100)))
     reader.finish()
     return ServiceSite(serial, servers, kind, hash_option, attributes, hash_filter, format_version, major, minor)
 
 
 def _read_server(reader: FieldReader) -> Server:
     number, address, public_key = reader.number(U32), reader.take(_ADDRESS_BYTES), reader.string()
-    count = reader.count(_INTERFACE.size, _MAX_INTERFACES)
+    # Of one server.
+    count = reader.count(_INTERFACE.size, 8)
     return Server(number, address, public_key, tuple(Interface(*reader.numbers(_INTERFACE)) for _ in range(count)))
 
 

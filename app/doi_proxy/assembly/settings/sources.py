@@ -80,10 +80,6 @@ def _write_limits(error: Mapping[str, Any], field: FieldInfo | None) -> Mapping[
     return {**error, "ctx": {key: form.write(value) for key, value in context.items() if key in _LIMITS}}
 
 
-#: The table whose keys have no prefix.
-_UNPREFIXED: Final = "server"
-#: The largest file of a secret and the largest file of settings.
-_MAX_SECRET_BYTES: Final = 65_536
 _MAX_FILE_BYTES: Final = 1024 * 1024
 #: The usual forms of a table and of a key in TOML.
 _TABLE: Final = re.compile(r"[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]")
@@ -152,7 +148,8 @@ def _is_file_of_secret(name: str, known: Collection[str]) -> bool:
 
 def _read_secret(key: str, path: Path) -> str:
     try:
-        return read_regular(path, _MAX_SECRET_BYTES).decode("utf-8-sig").strip()
+        # The largest file of a secret and the largest file of settings.
+        return read_regular(path, 65_536).decode("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{key}: the file {path} cannot be read: {explain_failure(error)}") from error
 
@@ -172,7 +169,8 @@ def _read_toml(path: Path) -> dict[str, SourcedValue]:
     for table, content in document.items():
         is_table = isinstance(content, dict)
         for key, value in (content if is_table else {table: content}).items():
-            name = f"{table}_{key}" if is_table and table != _UNPREFIXED else key
+            # The table whose keys have no prefix.
+            name = f"{table}_{key}" if is_table and table != "server" else key
             line = lines.get((table if is_table else "", key))
             place = f"{path}: {name}" if line is None else f"{path}, line {line}: {name}"
             values[name] = SourcedValue(value, place, "file")

@@ -28,8 +28,6 @@ ADMIN_PATH: Final = b"/admin/"
 WRONG_TOKENS: Final = "admin"
 #: Requests of one client with a wrong token: ten at once, and one in ten seconds.
 WRONG_TOKEN_RATE: Final = Rate(0.1, 10.0)
-#: Limit of a body. Of a larger one, thousands of wrong members would be reported in one turn of the event loop.
-_MAX_BODY_BYTES: Final = 16_384
 _NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
 #: RFC 6750, section 3.
 _CHALLENGE: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin"')
@@ -109,7 +107,9 @@ class AdminGate(OperatorGate):
         body = b""
         if refusal is None:
             try:
-                body = await request.body(_MAX_BODY_BYTES)
+                # Limit of a body. Of a larger one, thousands of wrong members would be reported in one turn of the
+                # event loop.
+                body = await request.body(16_384)
             except RequestTooLarge as error:
                 refusal = self._problem(413, error.message)
         if refusal is not None:

@@ -176,8 +176,6 @@ async def _select(cache: TieredStore, selection: Selection) -> AsyncIterator[Ent
             yield entry
 
 
-#: Queries at the same time.
-_REFRESHED_AT_ONCE: Final = 4
 #: Seconds after which no further query is sent. A client of the admin API waits for the answer.
 MAX_SECONDS: Final = 60.0
 #: Failures in a row after which the rest is left out.
@@ -213,7 +211,8 @@ async def refresh_prefix(cache: TieredStore, resolver: Resolver, prefix: HandleN
     waiting = iter(names)
     deadline = asyncio.get_running_loop().time() + MAX_SECONDS
     async with asyncio.TaskGroup() as group:
-        for _ in range(_REFRESHED_AT_ONCE):
+        # Queries at the same time.
+        for _ in range(4):
             group.create_task(_work(resolver, waiting, result, deadline))
     result.left_out = total - result.refreshed - result.failed
     return result

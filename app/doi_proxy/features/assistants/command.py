@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-#: The largest message of a client, in bytes.
-_MAX_MESSAGE_BYTES: Final = 1024 * 1024
 
 
 def add_mcp_arguments(command: argparse.ArgumentParser) -> None:
@@ -47,7 +45,8 @@ async def _serve_standard_streams(context: CommandContext, server: ProxyServer |
     from doi_proxy.features.assistants.server import serve_standard_streams
 
     async with _open_server(context, server) as tools:
-        await _run_until_signal(serve_standard_streams(tools, _MAX_MESSAGE_BYTES))
+        # The largest message of a client, in bytes.
+        await _run_until_signal(serve_standard_streams(tools, 1024 * 1024))
     return 0
 
 

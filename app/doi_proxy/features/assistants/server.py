@@ -57,10 +57,6 @@ from doi_proxy.list_formats.lines import LineCutter
 
 log = logging.getLogger(__name__)
 
-#: Bytes of standard input that are read at a time.
-_BLOCK_BYTES: Final = 16_384
-#: Seconds between two checks, at the end of the input, that the client still reads answers.
-_CHECK_INTERVAL: Final = 0.25
 _INSTRUCTIONS: Final = (
     "Checks DOI names. Before you print references, pass all of them to check_list. Do not print a DOI name whose "
     "verdict is not_found or not_a_doi: compare the suggestions with the title, or ask the author. If a line has the "
@@ -158,7 +154,8 @@ async def read_lines(descriptor: int, most: int) -> AsyncGenerator[str]:
     cutter = LineCutter(most)
     while True:
         await wait_for_input(descriptor)
-        piece = os.read(descriptor, _BLOCK_BYTES)
+        # Bytes of standard input that are read at a time.
+        piece = os.read(descriptor, 16_384)
         for line in cutter.feed(piece) if piece else cutter.end():
             if line.is_cut:
                 log.warning("a message of more than %s bytes is left out; send less", most)
@@ -198,7 +195,8 @@ class OpenRequests:
                 while self._ids and not poll.poll(0):
                     self._answered.clear()
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(_CHECK_INTERVAL):
+                        # Seconds between two checks, at the end of the input, that the client still reads answers.
+                        async with asyncio.timeout(0.25):
                             await self._answered.wait()
 
     def _remove(self, number: object) -> None:

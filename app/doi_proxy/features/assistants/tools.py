@@ -32,8 +32,6 @@ from doi_proxy.proxy_client.exchange import ProxyServer
 from doi_proxy.upstream.source import Priority
 
 _QUERY: Final = "?suggest=checked"
-#: With these members the agency is looked up too.
-_ALL_MEMBERS: Final = "&fields=input,doi,verdict,url,ra,age,stale,message,suggestions"
 #: The rows of names. The work stops at the end of the `async with`.
 Rows = AbstractAsyncContextManager[AsyncIterator[ListRow]]
 
@@ -79,7 +77,8 @@ class ServerNames:
 
     def look_up(self, name: BatchInput) -> Rows:
         """See Names. The proxy treats the name as a list of one."""
-        return aclosing(self._rows([name], _QUERY + _ALL_MEMBERS))
+        # With these members the agency is looked up too.
+        return aclosing(self._rows([name], _QUERY + "&fields=input,doi,verdict,url,ra,age,stale,message,suggestions"))
 
     def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
         """See Names."""
@@ -99,8 +98,6 @@ class ServerNames:
                     yield row
 
 
-#: Takes the place of a control, formatting, private-use or unassigned character.
-_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 #: The longest text in a result, in characters.
 _MAX_TEXT: Final = 500
 #: A longer URL or name is left out, because a part of it would be another one.
@@ -229,7 +226,8 @@ def _whole(text: str | None, most: int) -> str | None:
 def _clean(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(character if _is_graphic(character) else _REPLACEMENT for character in text)
+    # Takes the place of a control, formatting, private-use or unassigned character.
+    return "".join(character if _is_graphic(character) else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def _is_graphic(character: str) -> bool:

@@ -379,11 +379,6 @@ def _find_line(toml: str, key: str) -> int:
 
 log = logging.getLogger(__name__)
 
-#: Larger templates are refused; ours have at most 10 kB.
-MAX_TEMPLATE_BYTES: Final = 262_144
-#: The prefix of our own templates, which a custom template can extend: `{% extends "doi-proxy/layout.html" %}`.
-OWN_PREFIX: Final = "doi-proxy"
-
 
 def open_templates(own: OwnTemplates, folder: Path, brand: Brand) -> Renderer:
     """What renders the templates of a folder, and ours where it has none. Raises ConfigurationError.
@@ -399,7 +394,8 @@ def open_templates(own: OwnTemplates, folder: Path, brand: Brand) -> Renderer:
 
 def _compile(own: OwnTemplates, folder: Path) -> Mapping[str, Template]:
     """Compile all templates. A custom template replaces ours of the same name."""
-    loader = ChoiceLoader([FileSystemLoader(folder), PrefixLoader({OWN_PREFIX: own.loader}), own.loader])
+    # The prefix of our own templates, which a custom template can extend: `{% extends "doi-proxy/layout.html" %}`.
+    loader = ChoiceLoader([FileSystemLoader(folder), PrefixLoader({"doi-proxy": own.loader}), own.loader])
     environment = own.open(loader)
     _require_readable(folder / name for name in own.files)
     try:
@@ -415,7 +411,8 @@ def _require_readable(files: Iterable[Path]) -> None:
     for file in files:
         try:
             if file.exists():
-                require_regular(file, MAX_TEMPLATE_BYTES)
+                # Larger templates are refused; ours have at most 10 kB.
+                require_regular(file, 262_144)
         except OSError as error:
             raise ConfigurationError(f"{file}: the template cannot be read: {error.strerror or error}") from error
 
@@ -474,8 +471,6 @@ LOGO_TYPES: Final = {
 _FAVICON_COLOUR: Final = "#0b5a73"
 _PRODUCT: Final = "doi-proxy"
 _SVG_ROOT: Final = re.compile(rb"<svg[\s>]")
-#: The root element of an SVG logo must begin within this many bytes.
-_SVG_HEAD_BYTES: Final = 4_096
 
 
 def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> branding.Branding:
@@ -561,6 +556,7 @@ def _read_logo(path: Path) -> branding.StaticFile:
     except OSError as error:
         raise WrongTable(f"the file {path} cannot be read: {error.strerror}", "logo") from error
     is_svg = media_type == "image/svg+xml"
-    if not content.startswith(magic) or (is_svg and not _SVG_ROOT.search(content[:_SVG_HEAD_BYTES])):
+    # The root element of an SVG logo must begin within this many bytes.
+    if not content.startswith(magic) or (is_svg and not _SVG_ROOT.search(content[:4_096])):
         raise WrongTable(f"the content of {path} is not {media_type}; give the file the suffix of its content", "logo")
     return branding.StaticFile(media_type, content)

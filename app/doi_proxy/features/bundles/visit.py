@@ -123,10 +123,6 @@ def read_name(text: str, *, any_handle: bool = False) -> HandleName:
     return DOIName.parse(name.text)
 
 
-#: Limit of the tries of a query that was not sent because of the budget or the circuit breaker.
-MAX_TRIES: Final = 3
-#: Limit of the pause before another try, in seconds.
-MAX_PAUSE: Final = 60.0
 #: Consecutive names that could not be verified, after which the visit stops.
 MAX_FAILURES: Final = 20
 #: Limit of the messages for one outcome. Further names are only counted.
@@ -294,7 +290,8 @@ class Visit:
         """Resolve a name. A query that was not sent is tried again. Returns the answer and the failure."""
         resolution: Resolution | None = None
         failure: errors.CouldNotVerify | None = None
-        for tries_left in reversed(range(MAX_TRIES)):
+        # Limit of the tries of a query that was not sent because of the budget or the circuit breaker.
+        for tries_left in reversed(range(3)):
             try:
                 resolution = await self._resolver.resolve(name, _BULK)
                 failure = resolution.failure
@@ -307,7 +304,8 @@ class Visit:
 
     async def _pause(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(min(seconds, MAX_PAUSE)):
+            # Limit of the pause before another try, in seconds.
+            async with asyncio.timeout(min(seconds, 60.0)):
                 await self._stop.wait()
         except TimeoutError:
             pass

@@ -32,15 +32,10 @@ from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.toml_text import FileProblem
 from handle_protocol.dump import DumpRecord, InvalidDump, MalformedMessage, SignatureInvalid, read_dump
 
-#: The largest key that is remembered to verify signatures, all of them with their names, and signatures of one record.
-#: A key of 8,192 bits, the longest that is verified, has three numbers of 1 KiB at most.
-_MAX_KEY_BYTES: Final = 4 * 1024
 _MAX_KEYS_BYTES: Final = 16 * 1024 * 1024
 _MAX_SIGNATURES: Final = 10
 _USUAL: Final = "1110"
 _STEP: Final = 200
-#: The public may read these records, and the service may be another user.
-_MODE: Final = 0o644
 _LINE_OF_DUMP: Final = re.compile(r"line \d+ of the dump")
 #: The first line of a file that an import may replace.
 _MARK: Final = "# Written by doi-proxy cache import --format handle-dump; the next import replaces this file.\n"
@@ -82,7 +77,8 @@ def import_dump(settings: Settings, path: Path, skip: Path | None = None) -> int
     try:
         _require_own(target)
         with Replacement(target) as replacement:
-            os.fchmod(replacement.file.fileno(), _MODE)
+            # The public may read these records, and the service may be another user.
+            os.fchmod(replacement.file.fileno(), 0o644)
             counts, flaws = _write(path, replacement.file)
             if flaws and skip is None:
                 for flaw in flaws:
@@ -173,7 +169,10 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
                     with suppress(ValueError, KeyError, TypeError):
                         key, name = read_value_data(value), f"{index}:{record.handle.upper()}"
                         size = len(key) + len(name.encode(errors="surrogatepass"))
-                        if len(key) <= _MAX_KEY_BYTES and size <= room:
+                        # The largest key that is remembered to verify signatures, all of them with their names, and
+                        # signatures of one record. A key of 8,192 bits, the longest that is verified, has three numbers
+                        # of 1 KiB at most.
+                        if len(key) <= (4 * 1024) and size <= room:
                             keys[name] = key
                             room -= size
         if number % _STEP == 0:

@@ -28,8 +28,6 @@ from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, find_target, host_o
 from handle_protocol.value import Record
 
 HELP_PATH: Final = "/help/"
-#: Reads of earlier targets that run or wait, and those of one client.
-_MAX_READS: Final = 16
 _MAX_OWN_READS: Final = 4
 #: Seconds that a page waits for them.
 _READ_SECONDS: Final = 1.0
@@ -134,7 +132,8 @@ class HelpPage:
         A read that takes longer goes on, and keeps its place: its thread cannot be stopped.
         """
         own = sum(reader == client for reader in self._reads.values())
-        if self._store is None or len(self._reads) >= _MAX_READS or own >= _MAX_OWN_READS:
+        # Reads of earlier targets that run or wait, and those of one client.
+        if self._store is None or len(self._reads) >= 16 or own >= _MAX_OWN_READS:
             return []
         task = asyncio.create_task(self._read_in_turn(self._store, name.key))
         self._reads[task] = client

@@ -20,8 +20,6 @@ log = logging.getLogger(__name__)
 
 #: Larger files are refused.
 MAX_FILE_BYTES: Final = 1024 * 1024
-#: Room for the header of a copy, in bytes: it has the path of the file.
-_HEADER_BYTES: Final = 8 * 1024
 #: Problems of one file that an error names.
 _MAX_NAMED: Final = 5
 
@@ -99,7 +97,8 @@ def last_good_rules(store_url: str) -> LastGood:
 def read_last_good_rules(last_good: LastGood, path: Path) -> RulesFile | None:
     """The last good rules of the file at `path`. None without any that can be used."""
     copy = last_good.find(path)
-    found = None if copy is None else read_library_rules(copy, MAX_FILE_BYTES + _HEADER_BYTES)
+    # Room for the header of a copy, in bytes: it has the path of the file.
+    found = None if copy is None else read_library_rules(copy, MAX_FILE_BYTES + (8 * 1024))
     return None if found is None or found.problems else found
 
 

@@ -27,10 +27,6 @@ COOKIE: Final = "Library-OpenURL"
 _COOKIE_SECONDS: Final = 180 * 86_400
 #: Parameters that lead past the library. The second one is deprecated (DOI Handbook, ibid.).
 OPT_OUTS: Final = ("nols", "nosfx")
-#: `detail` in Cache-Status of a redirect through a service (RFC 9211, section 2.8).
-DETAIL: Final = "library-copy"
-#: Seconds that a redirect waits for the registration agency.
-_AGENCY_TIMEOUT: Final = 1.0
 #: Cookies after this many are not looked at.
 _MAX_COOKIES: Final = 100
 _MAX_COOKIE_CHARACTERS: Final = 8_192
@@ -77,7 +73,8 @@ class Library(Stage):
         if found.target is None or not name.is_doi or not self.is_for_readers(request):
             return None
         try:
-            async with asyncio.timeout(_AGENCY_TIMEOUT):
+            # Seconds that a redirect waits for the registration agency.
+            async with asyncio.timeout(1.0):
                 return await self._prefixes.find_agency(name.prefix, conditions_for_others(request))
         except (TimeoutError, CouldNotVerify):
             return None
@@ -148,7 +145,8 @@ def _detour(request: Request, name: HandleName, decision: copy.Decision) -> Deto
         return Detour(facts=decision.facts, varies=Varies.DATA | Varies.PAGE if is_for_all else None)
     direct = direct_url(request, name)
     stub = library_stub(decision.url, decision.service.label, direct)
-    return Detour(decision.url, stub, (direct_link(direct),), decision.facts, DETAIL)
+    # `detail` in Cache-Status of a redirect through a service (RFC 9211, section 2.8).
+    return Detour(decision.url, stub, (direct_link(direct),), decision.facts, "library-copy")
 
 
 def read_cookie(header: str | None) -> str | None:

@@ -162,8 +162,6 @@ class AgencyLookup:
         return agency
 
 
-#: Rows before the remaining time is estimated.
-_FIRST_ROWS: Final = 20
 #: Distinct names that are counted, about 100 MB. A longer list has no estimate.
 MAX_COUNTED: Final = 1_000_000
 
@@ -232,7 +230,8 @@ class RemainingTime:
     def estimate(self, done: float, left: float, seconds: float) -> float | None:
         """See Estimate."""
         # A list that grew after it was counted has more rows than items.
-        if not _FIRST_ROWS <= done <= self.size.items:
+        # Rows before the remaining time is estimated.
+        if not 20 <= done <= self.size.items:
             return None
         return estimate_seconds(self.size, int(left), Effort(int(done), seconds, self._queries), self._rate)
 
@@ -242,19 +241,7 @@ CONCURRENCY: Final = 8
 #: Seconds that the names of a list wait while the upstream accepts no queries: as long as its longest first pause.
 #: After a longer outage, the caller sends the rest of the list again.
 WAIT_TIMEOUT: Final = 60.0
-#: The largest group of rows.
-MAX_GROUP: Final = 64
-#: Seconds that the rows of a list wait for the checks of suggestions, and the share of the list's time that is added.
-#: The rows wait one after the other: at an upstream that takes 1 s, of 2,000 names 281 were answered in 300 s.
-_CHECKS_ALLOWANCE: Final = 20.0
 _CHECKS_SHARE: Final = 0.1
-#: The pause before another try if the failure names none, in seconds.
-_USUAL_PAUSE: Final = 1.0
-#: The shortest pause, in seconds. The rest of a timeout can be less than a clock shows, and would never end.
-_SHORTEST_PAUSE: Final = 0.01
-#: Seconds after which the event loop serves other requests. A row takes 20 to 200 microseconds, with suggestions up to
-#: a millisecond. Turns of 16 rows held the event loop for up to 27 ms of processor time, these for up to 3 ms.
-_TURN_LENGTH: Final = 0.000_5
 
 #: Compares a reference with the work of a name, at the cost of a client. Returns the title too, if it is known.
 Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
@@ -343,7 +330,10 @@ class Turn:
 
     def is_over(self) -> bool:
         """Whether other requests come first now."""
-        return self._timer() - self._began >= _TURN_LENGTH
+        # Seconds after which the event loop serves other requests. A row takes 20 to 200 microseconds, with suggestions
+        # up to a millisecond. Turns of 16 rows held the event loop for up to 27 ms of processor time, these for up to 3
+        # ms.
+        return self._timer() - self._began >= 0.000_5
 
     async def yield_if_over(self) -> None:
         """Let the event loop serve other requests, and begin the next turn."""
@@ -454,7 +444,10 @@ class _Batch:
                 left = self._wait.record_failure(error, began, self._parts.timer())
                 if not left or not is_worth_waiting(error) or self._options.only_cached:
                     return judge_failure(error)
-                await self._parts.sleep(max(_SHORTEST_PAUSE, min(left, error.retry_after or _USUAL_PAUSE)))
+                # The pause before another try if the failure names none, in seconds.
+                # The shortest pause, in seconds. The rest of a timeout can be less than a clock shows, and would never
+                # end.
+                await self._parts.sleep(max(0.01, min(left, error.retry_after or 1.0)))
             except FAILURES as error:
                 return judge_failure(as_failure(error))
             else:
@@ -492,7 +485,8 @@ class _Batch:
         return not item.lookup.done() or item.lookup.result().judgement.verdict is Verdict.NOT_FOUND
 
     def _has_room(self, group: list[ListRow]) -> bool:
-        return len(group) < MAX_GROUP and not self._turn.is_over()
+        # The largest group of rows.
+        return len(group) < 64 and not self._turn.is_over()
 
     def _take_next(self) -> ListRow | _Pending | _End | None:
         """The next item of the queue, None if it is empty."""
@@ -532,7 +526,10 @@ class _Batch:
         """The row with suggestions: either all rows of a batch have the member, or none has."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        allowed = _CHECKS_ALLOWANCE + _CHECKS_SHARE * (began - self._began)
+        # Seconds that the rows of a list wait for the checks of suggestions, and the share of the list's time that is
+        # added. The rows wait one after the other: at an upstream that takes 1 s, of 2,000 names 281 were answered in
+        # 300 s.
+        allowed = 20.0 + _CHECKS_SHARE * (began - self._began)
         row = await self._find_suggestions(row, checks=self._options.checks and self._checks_seconds < allowed)
         self._checks_seconds += loop.time() - began
         return row

@@ -55,8 +55,6 @@ from doi_proxy.upstream.guard import RecordQuery
 
 #: The formats of files of references: their rows have keys.
 _ENTRY_FORMATS: Final = frozenset({"bibtex", "ris", "medline", "endnote", "wos"})
-#: The rows after which a list of names that are mostly none may be a text.
-_MIN_ROWS: Final = 3
 #: The output formats whose members are fixed.
 _FIXED_FORMATS: Final = frozenset({"concise", "urls"})
 #: The members of a table by default.
@@ -316,7 +314,8 @@ def _propose_extraction(choice: ResolveChoice, recorder: RowRecorder) -> None:
     """Say how to read running text, if a list of names has mostly none."""
     is_list = not choice.extracts and any(source.format in (None, TEXT) for source in _sources(choice))
     wrong = recorder.verdicts[Verdict.NOT_A_DOI] - recorder.without_doi
-    if is_list and recorder.rows >= _MIN_ROWS and 2 * wrong > recorder.rows:
+    # The rows after which a list of names that are mostly none may be a text.
+    if is_list and recorder.rows >= 3 and 2 * wrong > recorder.rows:
         print("most lines are not DOI names; for running text, add --extract", file=sys.stderr)
 
 
@@ -339,8 +338,6 @@ def _report_end(job: list_job.ListJob) -> int:
     return INTERRUPTED
 
 
-#: Rows between two chances for other work.
-_GROUP: Final = 64
 _COPY_BYTES: Final = 1024 * 1024
 #: Members that say where an item is in its list. They stay.
 _PLACE: Final = frozenset({"input", "line", "key", "echo"})
@@ -465,7 +462,8 @@ async def _read_again(source: _Source, inputs: IO[bytes]) -> AsyncGenerator[list
     for row in source.rows(inputs).rows():
         if source.is_repeated(row):
             group.append(_read_item(row))
-        if len(group) >= _GROUP:
+        # Rows between two chances for other work.
+        if len(group) >= 64:
             yield group
             group = []
             await asyncio.sleep(0)

@@ -32,8 +32,6 @@ ROW_TIMEOUT: Final = 900.0
 #: The pause after a failure without Retry-After, in seconds. It doubles from the first number to the second.
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-#: Limit of a row, in bytes.
-_MAX_ROW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DETAIL: Final = 500
 _NDJSON: Final = "application/x-ndjson"
 #: The parameter with which "%" does not begin an escape.
@@ -168,7 +166,8 @@ async def fetch_rows(
     count = 0
     try:
         await asyncio.to_thread(_send, exchange, f"/api/resolve{query}", body)
-        while lines := await asyncio.to_thread(exchange.read_lines, _MAX_ROW_BYTES):
+        # Limit of a row, in bytes.
+        while lines := await asyncio.to_thread(exchange.read_lines, 4 * 1024 * 1024):
             rows = [_read_row(server, line) for line in lines]
             if any(row.input != next(expected, None) for row in rows):
                 raise DoiProxyError(f"{server.label}: the rows do not match the names that were sent")

@@ -20,19 +20,13 @@ from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target
 
-#: The message of a registered name without a redirect.
-_NO_TARGET: Final = "The record of the name has no URL to redirect to."
 _TOO_MANY_REQUESTS: Final = 429
 #: What looks like a DOI, or like a broken one: a label, or a number that begins like a prefix.
 _TRACE: Final = re.compile(
     r"doi|(?<![0-9])[1lI|][0oO](?:\.[0-9OoIl]{4}|[,:;]?\s?[0-9OoIl]{4,9}\s?[/\\])", re.IGNORECASE | re.ASCII
 )
-#: Characters of a text in which it is searched.
-_MAX_SEARCHED: Final = 65_536
 #: Bytes of a judgement without its texts: the slot of the map, the key and the judgement. Measured by tracemalloc.
 ENTRY_BYTES: Final = 400
-#: Judgements that stay fresh for longer than this, in seconds, are left to the cache.
-_LONG_TTL: Final = 3_600.0
 
 
 Match = Literal["same", "different", "unknown"]
@@ -118,7 +112,8 @@ class JudgementMemory:
 
     def remember(self, key: str, judgement: Judgement, now: float) -> None:
         """Store a judgement, unless the cache will have it for long. `now` is in seconds since the epoch."""
-        if judgement.verdict not in UNDECIDED and judgement.fresh_until - now > _LONG_TTL:
+        # Judgements that stay fresh for longer than this, in seconds, are left to the cache.
+        if judgement.verdict not in UNDECIDED and judgement.fresh_until - now > 3_600.0:
             return
         if key in self._judgements:
             return
@@ -307,7 +302,8 @@ def is_worth_waiting(error: errors.CouldNotVerify) -> bool:
 
 def not_a_doi(text: str, message: str, *, has_suggestions: bool = False) -> ListRow:
     """The row of an input that is not looked up. The reason is NO_DOI if nothing in it looks like a DOI."""
-    reason = None if has_suggestions or _TRACE.search(text[:_MAX_SEARCHED]) else NO_DOI
+    # Characters of a text in which it is searched.
+    reason = None if has_suggestions or _TRACE.search(text[:65_536]) else NO_DOI
     return ListRow(text, None, Verdict.NOT_A_DOI, message=message, reason=reason)
 
 
@@ -348,7 +344,8 @@ def _message(destination: Destination, stale: Resolution | None) -> str | None:
     if last.tombstone is not None:
         sentences.append(f"Gone since {last.tombstone.date}: {last.tombstone.reason}")
     if destination.kind is not Kind.NOT_FOUND and destination.target is None:
-        sentences.append(_NO_TARGET)
+        # The message of a registered name without a redirect.
+        sentences.append("The record of the name has no URL to redirect to.")
     if stale is not None:
         sentences.append(_explain_stale(stale))
     return " ".join(sentences) or None

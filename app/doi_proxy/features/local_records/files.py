@@ -25,8 +25,6 @@ _MAX_LOGGED: Final = 20
 #: to three seconds of processor time, and 90 MB in the process. Registry files have room for all DOI names.
 MAX_RECORDS: Final = 200_000
 _ADVICE: Final = "remove some, or import the targets of many names as a registry file: docs/registry-files.md"
-#: Problems that /readyz shows.
-_MAX_PLACES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +78,10 @@ class LocalFiles(watched_files.WatchedFiles):
 
     def ready(self) -> Mapping[str, Any]:
         """The number of records in force, and the places of problems. Their messages are in the log."""
+        # Problems that /readyz shows.
         places = [
             {"file": Path(problem.file).name, "line": problem.line, "column": problem.column}
-            for problem in self.problems[:_MAX_PLACES]
+            for problem in self.problems[:10]
         ]
         state = "broken" if self.is_broken else "ok"
         return {"local_records": {"state": state, "records": self.records, "problems": places}}

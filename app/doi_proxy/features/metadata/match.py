@@ -98,10 +98,6 @@ _DIFFERENT: Final = 0.34
 #: Shorter titles, such as "Editorial", are the title of too many works. In words.
 _MIN_WORDS: Final = 2
 _MIN_OTHER_WORDS: Final = 3
-#: Years between a preprint or an online version and the issue.
-_YEARS_APART: Final = 1
-#: Words in a row that are a title, if none of them names a journal, a publisher or a conference.
-_TITLE_RUN: Final = 4
 
 _STOP: Final = frozenset(
     "a an and as at by for from in into its of on or the to via with das dem den der des die ein eine für im mit und "
@@ -193,7 +189,8 @@ def _states_title(text: str) -> bool:
     for segment in _SEGMENT.split(text):
         raw = [word for word in _WORD.findall(segment) if word.casefold() not in _STOP]
         has_initials = any(len(word) == 1 or (len(word) == 2 and word.isupper()) for word in raw)
-        if len(raw) < _TITLE_RUN or has_initials or _CONTAINERS & {word.casefold() for word in raw}:
+        # Words in a row that are a title, if none of them names a journal, a publisher or a conference.
+        if len(raw) < 4 or has_initials or _CONTAINERS & {word.casefold() for word in raw}:
             continue
         # "John Smith and Karen Jones" are names.
         if not (re.search(r"\s(?:and|und|et|y|&)\s", segment) and all(word[0].isupper() for word in raw)):
@@ -214,7 +211,8 @@ def _compare_years(cited: str, year: int | None) -> _Agreement:
     years = [int(found) for found in _YEAR.findall(_MARK.sub(" ", cited))]
     if year is None or not years:
         return None
-    return any(abs(cited_year - year) <= _YEARS_APART for cited_year in years)
+    # Years between a preprint or an online version and the issue.
+    return any(abs(cited_year - year) <= 1 for cited_year in years)
 
 
 def _names(text: str) -> set[str]:

@@ -47,8 +47,6 @@ MAX_WORKS: Final = 10_000
 #: Seconds for which a work is kept, and for which the metadata of a name without an answer are not fetched again.
 TTL: Final = 7 * 86_400.0
 _FAILURE_TTL: Final = 300.0
-#: Works that one turn of the event loop takes into memory. All of them took up to 20 ms.
-_LOADED_A_TURN: Final = 256
 #: Fetches under way in one process, and from one host.
 CONCURRENCY: Final = 8
 _HOST_CONCURRENCY: Final = 4
@@ -56,8 +54,6 @@ _HOST_CONCURRENCY: Final = 4
 HOST_FAILURES: Final = 3
 _HOST_PAUSE: Final = 30.0
 _MAX_HOSTS: Final = 256
-#: Tokens that lists leave to the pages of records.
-_LEFT_TO_PAGES: Final = 1.0
 _OPTIONS: Final = ResolveOptions(media_type=CSL)
 
 
@@ -125,7 +121,8 @@ class Works:
         for number, (key, kept) in enumerate(read_works(await self._cache.read_note(WORKS))):
             if self._is_usable(key, kept.fetched_at):
                 self._works.setdefault(key, kept)
-            if number % _LOADED_A_TURN == 0:
+            # Works that one turn of the event loop takes into memory. All of them took up to 20 ms.
+            if number % 256 == 0:
                 await asyncio.sleep(0)
 
     async def save(self) -> None:
@@ -164,7 +161,8 @@ class Works:
 
     async def compare(self, name: HandleName, reference: str, client: ClientNetwork) -> tuple[Match, str | None]:
         """Compare the reference of a list with the work of a name. Returns the title too, if it is known."""
-        work = await self.find(name, client, FETCH_TIMEOUT, leaving=_LEFT_TO_PAGES)
+        # Tokens that lists leave to the pages of records.
+        work = await self.find(name, client, FETCH_TIMEOUT, leaving=1.0)
         return ("unknown", None) if work is None else (match(reference, work), work.title)
 
     async def stop(self) -> None:
@@ -224,10 +222,6 @@ class Works:
         return None
 
 
-#: Seconds between two writes of the note.
-_SAVE_INTERVAL: Final = 60.0
-
-
 class OpenWorks(Service):
     """The works of one process, and the client that fetches them."""
 
@@ -242,7 +236,8 @@ class OpenWorks(Service):
         await self.works.load()
         try:
             while True:
-                await asyncio.sleep(_SAVE_INTERVAL)
+                # Seconds between two writes of the note.
+                await asyncio.sleep(60.0)
                 await self.works.save()
         finally:
             await self.works.save()

@@ -42,8 +42,6 @@ KINDS: Final = {
     Origin.REGISTRY: "registry",
 }
 NEGATIVE: Final = "negative"
-#: The reason for a refusal that has its own counter: the share of upstream queries.
-SHARE_REFUSED: Final = "share"
 #: The transports of the native Handle protocol.
 TRANSPORTS: Final = ("udp", "tcp", "http", "https")
 #: What a message to a handle server is for.
@@ -98,7 +96,8 @@ class AnswerMetrics(ResolutionObserver, Collector):
     def record_failure(self, token: str) -> None:
         """See ResolutionObserver."""
         if token == ShareSpent.token:
-            self._refused(SHARE_REFUSED)
+            # The reason for a refusal that has its own counter: the share of upstream queries.
+            self._refused("share")
         self._failed[token]()
 
     def record_refresh(self) -> None:
@@ -265,7 +264,6 @@ class ConnectionMetrics(Collector):
 
 #: Methods with a label of their own. All others share one label, because a client can invent any number of methods.
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-OTHER_METHOD: Final = "other"
 #: Histogram bounds for requests, in seconds. An answer from memory takes well under a millisecond.
 REQUEST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -288,7 +286,7 @@ class HttpMetrics(Stage, Collector):
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answer and its duration."""
-        key = (route, method if method in METHODS else OTHER_METHOD, status)
+        key = (route, method if method in METHODS else "other", status)
         try:
             self._answers[key] += 1
         except KeyError:

@@ -36,8 +36,6 @@ from handle_protocol.referral import (
 from handle_protocol.wire import site_value
 from handle_protocol.wire.message import UNKNOWN_SERIAL, Response, ResponseStatus
 
-#: Addresses of one host name. A name in use has one or two of each family.
-_MAX_ADDRESSES: Final = 4
 #: The operator names one port. Which transports the server offers there is learned.
 _TRANSPORTS: Final = (
     site_value.TransportProtocol.UDP,
@@ -140,7 +138,8 @@ class DirectServer:
             if self._addresses:
                 return self._addresses
             raise UpstreamUnreachable(detail=f"{host}: {error}"[:200]) from error
-        return [ip_address(result[4][0]) for result in found][:_MAX_ADDRESSES]
+        # Addresses of one host name. A name in use has one or two of each family.
+        return [ip_address(result[4][0]) for result in found][:4]
 
     def _refresh(self, serial: int) -> None:
         """Read the site information if it is due, or if an answer has the serial number of another site."""

@@ -280,10 +280,6 @@ def find_proxy_url(scheme: str, host: str) -> str | None:
 
 #: Longest time for one upstream or transport, in seconds.
 _DEADLINE: Final = 10.0
-#: The same for a probe of all transports, one after the other.
-_PROBE_DEADLINE: Final = 15.0
-#: Interfaces of the root that are queried. A root in use has about 20.
-_MAX_INTERFACES: Final = 100
 _OPEN_PORTS: Final = "open UDP and TCP 2641, or TCP 8000, in the firewall; docs/native.md has more"
 _NOT_QUERIED: Final = (
     "is not queried: the interface is not for queries, or the address is private; see upstream_private_servers"
@@ -309,7 +305,8 @@ def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
         return
     for url in urls:
         if url not in unusable:
-            failure, text = asyncio.run(_time(_probe(settings, url), _PROBE_DEADLINE))
+            # The same for a probe of all transports, one after the other.
+            failure, text = asyncio.run(_time(_probe(settings, url), 15.0))
             if failure is not None:
                 name = _name_setting(settings, url)
                 remedy = _ALLOW if isinstance(failure, NoResponsibleService) else _CORRECT
@@ -351,7 +348,8 @@ async def examine_transports(settings: Settings, url: str) -> list[Finding]:
 
 async def _examine_root(settings: Settings, url: str) -> list[Finding]:
     """Every interface of every server of the root, at the same time: silent ones take all of their time."""
-    sites = list_root_interfaces(settings)[:_MAX_INTERFACES]
+    # Interfaces of the root that are queried. A root in use has about 20.
+    sites = list_root_interfaces(settings)[:100]
     deadline = min(_DEADLINE, settings.upstream_timeout)
     results = await asyncio.gather(*(_time(probe_interface(settings, url, site, _allow), deadline) for site in sites))
     findings = [

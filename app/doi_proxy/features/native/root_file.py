@@ -109,7 +109,6 @@ def as_failure_of_server(error: protocol.HandleProtocolError) -> errors.CouldNot
 log = logging.getLogger(__name__)
 
 _SQLITE: Final = "sqlite:///"
-_SUFFIX: Final = ".root.json"
 #: Bytes of the file. An answer about the root has about 10 kB.
 _MAX_BYTES: Final = 1024 * 1024
 
@@ -126,7 +125,7 @@ _decoder: Final = msgspec.json.Decoder(_Content)
 
 def root_file_path(store_url: str) -> Path | None:
     """The file beside a SQLite store. None for other stores, which have no folder of their own."""
-    return Path(store_url.removeprefix(_SQLITE) + _SUFFIX) if store_url.startswith(_SQLITE) else None
+    return Path(store_url.removeprefix(_SQLITE) + ".root.json") if store_url.startswith(_SQLITE) else None
 
 
 class RootFile:
@@ -255,10 +254,6 @@ def _read_name(handle: bytes) -> HandleName | None:
         return None
 
 
-#: Seconds between two lines about services whose last known sites are used on.
-_INTERVAL: Final = 3600.0
-
-
 class DirectoryLog:
     """See DirectoryObserver. `clock` is monotonic, in seconds. No line has the name of a prefix or of a handle."""
 
@@ -283,7 +278,8 @@ class DirectoryLog:
         """
         now = self._clock()
         self._overdue += 1
-        if self._overdue_since is None or now - self._overdue_since >= _INTERVAL:
+        # Seconds between two lines about services whose last known sites are used on.
+        if self._overdue_since is None or now - self._overdue_since >= 3600.0:
             log.warning(
                 "handle servers of known prefixes could not be looked up again (%s lookups); their last known "
                 "addresses are used: %s",

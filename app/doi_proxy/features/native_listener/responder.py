@@ -57,8 +57,6 @@ from handle_protocol.wire.site_value import U8, Value, encode_string
 MAX_REQUEST_BYTES: Final = 65_536
 #: The site has one state.
 _SERIAL: Final = 1
-#: Seconds after which a client drops an answer that is still on its way, as with the reference server.
-_LIFETIME: Final = 12 * 3600
 #: The flags of a request that its answer repeats.
 _REPEATED: Final = OpFlag.PUBLIC_ONLY | OpFlag.REQUEST_DIGEST
 #: The digest of a request since a version: SHA-256, SHA-1, and MD5 without the flag.
@@ -110,7 +108,8 @@ def encode_answer(request: HandleRequest, code: int, content: bytes, now: float)
         content = U8.pack(digest) + hashed + content
         if digest == _MD5:
             flags &= ~OpFlag.REQUEST_DIGEST
-    header = Header(request.op_code, code, flags, _SERIAL, int(now) + _LIFETIME)
+    # Seconds after which a client drops an answer that is still on its way, as with the reference server.
+    header = Header(request.op_code, code, flags, _SERIAL, int(now) + (12 * 3600))
     envelope = Envelope(asked.request_id, major=version[0], minor=version[1])
     return encode_message(Message(envelope, header, content, NO_CREDENTIAL))
 
@@ -181,13 +180,10 @@ _CODES: Final[tuple[tuple[type[errors.DoiProxyError], int], ...]] = (
     (errors.UnreadableName, ResponseStatus.INVALID_HANDLE),
     (errors.DoiProxyError, ResponseStatus.ERROR),
 )
-#: The route of a native request in the access log.
-NATIVE_ROUTE: Final = "native"
 #: Where the response code is in an answer: after the envelope and the operation.
 _CODE: Final = slice(ENVELOPE_BYTES + 4, ENVELOPE_BYTES + 8)
 _NOT_RESPONSIBLE: Final = "This service does not resolve names of this prefix."
 _READ_ONLY: Final = "This service resolves names and does nothing else."
-_NO_SESSIONS: Final = "This service has no sessions."
 _FAULT: Final = "The request failed."
 
 
@@ -272,7 +268,8 @@ class Responder:
         """Log a request. Its status is the response code of the protocol."""
         if self._log is not None:
             path, code = b"/" + request.filters.handle, int.from_bytes(answer[_CODE], "big")
-            line = PreparedRequest("HDL", path, b"", code, len(answer), None, NATIVE_ROUTE)
+            # The route of a native request in the access log.
+            line = PreparedRequest("HDL", path, b"", code, len(answer), None, "native")
             self._log(line, peer.client, time.perf_counter() - began)
 
     async def _answer(self, request: HandleRequest, peer: Peer) -> bytes:
@@ -299,7 +296,7 @@ class Responder:
     def _refuse(self, request: HandleRequest) -> bytes | None:
         envelope = request.message.envelope
         if envelope.session_id or envelope.is_encrypted:
-            return self._write_refusal(request, ResponseStatus.SESSION_TIMEOUT, _NO_SESSIONS)
+            return self._write_refusal(request, ResponseStatus.SESSION_TIMEOUT, "This service has no sessions.")
         if request.op_code not in (OpCode.RESOLUTION, OpCode.SITE_INFORMATION):
             return self._write_refusal(request, ResponseStatus.OPERATION_DENIED, _READ_ONLY)
         return None

@@ -31,8 +31,6 @@ from handle_protocol.wire.message import ENVELOPE_BYTES, MAX_PACKET_BYTES, OpCod
 
 #: Answers to one network in any second. With MAX_PACKET_BYTES, a forged sender gets 2.5 kB a second.
 MAX_ANSWERS: Final = 5
-#: The IPv6 networks that count, in bits of their prefix: those that a provider gives to one customer.
-_IPV6_PREFIX: Final = 56
 #: Networks that can have answers in one second. Packets of further ones are dropped.
 MAX_NETWORKS: Final = 4_096
 #: Answers that wait for a query.
@@ -87,7 +85,8 @@ class NativeDatagrams(asyncio.DatagramProtocol):
         """A packet of a client, or of a sender who forges its address."""
         is_forgeable = not ip_address(addr[0].partition("%")[0]).is_loopback
         is_limited = is_forgeable and not self._responder.is_exempt(addr[0])
-        if is_limited and not self._limit.admit(client_of(addr[0], _IPV6_PREFIX), self._timer()):
+        # The IPv6 networks that count, in bits of their prefix: those that a provider gives to one customer.
+        if is_limited and not self._limit.admit(client_of(addr[0], 56), self._timer()):
             self._responder.count("dropped")
             return
         try:
@@ -284,7 +283,6 @@ class NativeStream(asyncio.Protocol):
 _TEXT: Final = b"text/plain; charset=utf-8"
 _METHOD: Final = b"This port speaks the native Handle protocol; send a message by POST.\n"
 _TYPE: Final = b"The Content-Type of a message is application/x-hdl-message.\n"
-_TOO_LARGE: Final = b"The message is too large.\n"
 
 
 class Tunnel:
@@ -312,7 +310,7 @@ class Tunnel:
         elif kind != MESSAGE.encode():
             await _send(send, 415, _TEXT, _TYPE)
         elif (data := await _read(receive)) is None:
-            await _send(send, 413, _TEXT, _TOO_LARGE)
+            await _send(send, 413, _TEXT, b"The message is too large.\n")
         else:
             await _send(send, 200, kind, await self._answer(data, scope))
 
@@ -345,9 +343,6 @@ async def _send(send: Send, status: int, kind: bytes, body: bytes, *more: tuple[
 
 
 log = logging.getLogger(__name__)
-
-#: Connections that may wait to be accepted.
-_BACKLOG: Final = 2048
 
 
 class NativeListener(Service):
@@ -399,8 +394,9 @@ class NativeServer(Tunnel):
 
     async def serve(self, listening: socket.socket, state: ServerState, create_http: Callable[[], Any]) -> Any:
         """Serve a bound socket. Returns the asyncio.Server."""
+        # Connections that may wait to be accepted.
         server = await asyncio.get_running_loop().create_server(
-            lambda: self._streams(state, create_http), sock=listening, backlog=_BACKLOG
+            lambda: self._streams(state, create_http), sock=listening, backlog=2048
         )
         self._listener.use(listening.getsockname())
         return server

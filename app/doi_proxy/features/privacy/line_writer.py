@@ -34,17 +34,11 @@ MAX_WORD: Final = 64
 #: The first level that logs no part of a client's address, and the first that logs no path.
 NO_CLIENTS: Final = 2
 _NO_PATHS: Final = 3
-#: The part of an IPv6 address that is logged at level 1, in bits. That of an IPv4 address is a client.
-_IPV6_PREFIX: Final = 48
 #: Bytes that are written as they are. Without quotation marks and backslashes, neither format needs escapes.
 _PLAIN: Final = re.compile(rb"[!#-\[\]-~]*")
 _TEXTS: Final = tuple(chr(byte) if _PLAIN.fullmatch(bytes((byte,))) else f"%{byte:02X}" for byte in range(256))
-#: Bytes that a line takes in memory in addition to its texts.
-_OVERHEAD: Final = 500
 #: Methods that are written as they are.
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-#: Networks of clients that are remembered.
-_MAX_NETWORKS: Final = 4_096
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -66,7 +60,8 @@ class LogLine(msgspec.Struct, gc=False):
     @property
     def size(self) -> int:
         """Its size in memory, in bytes."""
-        return len(self.path) + len(self.query) + _OVERHEAD
+        # Bytes that a line takes in memory in addition to its texts.
+        return len(self.path) + len(self.query) + 500
 
 
 class _Members(msgspec.Struct, gc=False):
@@ -129,7 +124,8 @@ class LineFormat:
         key = hash(address)
         network = self._networks.get(key)
         if network is None:
-            if len(self._networks) >= _MAX_NETWORKS:
+            # Networks of clients that are remembered.
+            if len(self._networks) >= 4_096:
                 self._networks.clear()
             network = self._networks[key] = mask_address(address, self._level)
         return network
@@ -140,7 +136,8 @@ def mask_address(address: str, level: int) -> str | UnsetType:
     if level >= NO_CLIENTS:
         return UNSET
     if level:
-        network = client_of(address, _IPV6_PREFIX)
+        # The part of an IPv6 address that is logged at level 1, in bits. That of an IPv4 address is a client.
+        network = client_of(address, 48)
         return UNSET if network == UNKNOWN_CLIENT else network.partition("/")[0]
     parsed = read_address(address)
     return UNSET if parsed is None else str(parsed)
@@ -290,9 +287,6 @@ MAX_WAITING: Final = 8 * 2**20
 #: written at once. Formatted one after the other, a line takes a third of the time that it
 #: takes between two requests, when it finds the processor's caches full of something else.
 GATHER: Final = 0.01
-#: Bytes of one write, of whole lines. To a pipe it is at most 4096 bytes (POSIX, PIPE_BUF), so lines of several
-#: processes do not mix. The thread keeps the interpreter's lock while it formats them: 0.5 ms for a file.
-_PIPE_BYTES: Final = 4_096
 _FILE_BYTES: Final = 16_384
 #: Seconds that the end of the process waits for a reader that stands still.
 CLOSE_TIMEOUT: Final = 2.0
@@ -344,7 +338,9 @@ class LineWriter:
             thread.join(CLOSE_TIMEOUT)
 
     def _run(self) -> None:
-        most = _PIPE_BYTES if _is_pipe(self._descriptor) else _FILE_BYTES
+        # Bytes of one write, of whole lines. To a pipe it is at most 4096 bytes (POSIX, PIPE_BUF), so lines of several
+        # processes do not mix. The thread keeps the interpreter's lock while it formats them: 0.5 ms for a file.
+        most = 4_096 if _is_pipe(self._descriptor) else _FILE_BYTES
         is_open, written_at = True, -inf
         while is_open:
             line = self._lines.get()

@@ -132,8 +132,6 @@ class ProofLink(Section):
         return {"is_proven": True} if is_proven else {}
 
 
-#: Records whose verdict is remembered, and for how many seconds.
-_MAX_VERDICTS: Final = 256
 _REMEMBERED: Final = 300.0
 _RETRIED: Final = 30.0
 #: Seconds that the page waits for the records of issuers.
@@ -150,7 +148,8 @@ class SignatureLine(Section):
         self._root_keys = root_keys
         self._clock = clock
         #: By the name and its values: the verdict, and when it is due again.
-        self._verdicts: LRUCache[tuple[str, bytes], tuple[SignatureVerdict, float]] = LRUCache(_MAX_VERDICTS)
+        # Records whose verdict is remembered, and for how many seconds.
+        self._verdicts: LRUCache[tuple[str, bytes], tuple[SignatureVerdict, float]] = LRUCache(256)
         # Verifying takes milliseconds of a thread. One record at a time leaves the other threads to other requests.
         self._turn = asyncio.Lock()
 

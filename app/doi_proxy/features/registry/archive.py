@@ -16,10 +16,6 @@ BLOCK_BYTES: Final = tarfile.BLOCKSIZE
 #: Limit of all headers of one member. Extended ones hold a path of 4,096 bytes and a few times. Python 3.11.7 reads one
 #: in a time that grows with the square of its length (CVE-2024-6232).
 MAX_HEADER_BYTES: Final = 16_384
-#: Bytes that are read at a time to skip data.
-_SKIP_BYTES: Final = 1024 * 1024
-#: The latest date of a member, in seconds since the epoch.
-_LATEST: Final = 2.0**40
 
 
 class InvalidArchive(ValueError):
@@ -93,7 +89,8 @@ class _HeaderFile:
 
     def _skip_by_reading(self, count: int) -> None:
         while count > 0:
-            piece = self._source(min(count, _SKIP_BYTES))
+            # Bytes that are read at a time to skip data.
+            piece = self._source(min(count, 1024 * 1024))
             if not piece:
                 raise InvalidArchive("the archive ends too early; copy the whole file")
             count -= len(piece)
@@ -120,7 +117,8 @@ class ArchiveReader:
         if info.size < 0:
             raise InvalidArchive(f"a header of the archive is damaged: a size of {info.size}")
         # A comparison with NaN is false.
-        date = int(info.mtime) if 0 <= info.mtime <= _LATEST else 0
+        # The latest date of a member, in seconds since the epoch.
+        date = int(info.mtime) if 0 <= info.mtime <= (2.0**40) else 0
         return Member(info.name, info.size, info.offset_data, date, is_regular)
 
     def read(self, count: int) -> bytes:

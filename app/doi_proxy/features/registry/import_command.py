@@ -29,11 +29,6 @@ from doi_proxy.store.file import find_store_file
 from doi_proxy.system.options import Settings, redact
 from doi_proxy.system.progress import Bar, interrupt_on_signals, progress
 
-#: Processes that read files, if there are as many processors. One process writes what they read.
-_MAX_WORKERS: Final = 8
-#: Records that one process sorts at a time; they take about 80 MB of its memory.
-_RUN_ROWS: Final = 250_000
-
 
 def detect(head: bytes) -> str | None:
     """The format of the file that begins so. AUTO for an archive, each of whose files has its own. None for another."""
@@ -52,14 +47,16 @@ def import_registry_files(context: CommandContext, namespace: argparse.Namespace
         raise ConfigurationError("--since leaves records out, so --missing cannot be used with it; give one of them")
     if form != RegistryFormat.CSV:
         require_libraries(Registry)
+    # Processes that read files, if there are as many processors. One process writes what they read.
+    # Records that one process sorts at a time; they take about 80 MB of its memory.
     request = ImportRequest(
         path,
         None if namespace.format == AUTO else RegistryFormat(form),
         _read_since(namespace.since),
         None if namespace.missing is None else Missing(namespace.missing),
         namespace.restart,
-        min(len(os.sched_getaffinity(0)), _MAX_WORKERS),
-        _RUN_ROWS,
+        min(len(os.sched_getaffinity(0)), 8),
+        250_000,
     )
 
     def show_bar(label: str, total: float | None, in_bytes: bool) -> AbstractContextManager[Bar]:

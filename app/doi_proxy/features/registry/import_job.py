@@ -22,8 +22,6 @@ from doi_proxy.system.files import STANDARD_INPUT, Replacement, make_folders, op
 _VERSION: Final = 1
 #: Limit of the reasons, and of the files left out, that are reported. Further ones are only counted.
 MAX_NAMED: Final = 20
-#: Limit of the file with the state of the job.
-_MAX_STATE_BYTES: Final = 16 * 1024 * 1024
 #: Processes that write runs share a lock on this file.
 _WORKERS_LOCK: Final = "workers.lock"
 
@@ -117,7 +115,8 @@ class JobFolder:
     def _read(self) -> Job | None:
         """The state of the job, None if it has none. Raises ConfigurationError."""
         try:
-            job = msgspec.json.decode(read_regular(self._file, _MAX_STATE_BYTES), type=Job)
+            # Limit of the file with the state of the job.
+            job = msgspec.json.decode(read_regular(self._file, 16 * 1024 * 1024), type=Job)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -35,8 +35,6 @@ HEAD_BYTES: Final = 65_536
 _LIMITS: Final = GzipLimits(ratio=400, free_bytes=64 * 1024 * 1024, piece_bytes=PIECE_BYTES)
 #: The beginning alone is read.
 _HEAD_LIMITS: Final = GzipLimits(piece_bytes=HEAD_BYTES)
-#: RFC 1952, section 2.3.1.
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 #: A line of JSON Lines ends so. The first line of a document that is written over many lines does not.
 _COMPLETE: Final = (b"}", b"]")
 #: Data cannot be decompressed.
@@ -103,7 +101,8 @@ def _pieces_of(read: Read) -> Iterator[bytes]:
 
 def is_gzip(head: bytes) -> bool:
     """Whether data that begins with `head` is compressed by gzip."""
-    return head.startswith(_GZIP_MAGIC)
+    # RFC 1952, section 2.3.1.
+    return head.startswith(b"\x1f\x8b")
 
 
 def decompress_head(head: bytes) -> bytes:

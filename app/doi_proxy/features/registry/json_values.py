@@ -267,8 +267,6 @@ Value = TypeVar("Value")
 
 
 _ABSENT: Final = msgspec.Raw()
-#: Levels of members around the values. An answer of Crossref's REST API has two: `message` and `items`.
-_LEVELS: Final = 2
 
 
 class _RawPage(msgspec.Struct, gc=False):
@@ -361,7 +359,8 @@ class JsonReader(Generic[Value]):
 
 def _list_of(document: bytes) -> list[bytes] | list[msgspec.Raw]:
     """The values of a document as text. Raises msgspec.DecodeError and ValueError."""
-    for _ in range(_LEVELS):
+    # Levels of members around the values. An answer of Crossref's REST API has two: `message` and `items`.
+    for _ in range(2):
         if document.lstrip()[:1] == b"[":
             break
         page = msgspec.json.decode(document, type=_RawPage)
@@ -448,8 +447,6 @@ def _date_of(work: _Work) -> int | None:
 
 
 DATACITE: Final = "DataCite"
-#: The state of a DOI name that is not registered in the handle system yet (DataCite Support, "DOI States").
-_DRAFT: Final = "draft"
 
 
 class _Attributes(msgspec.Struct, gc=False):
@@ -480,6 +477,7 @@ def _datacite_members(record: _Record) -> list[_Record] | None:
 
 def _read_datacite_record(record: _Record, dates: RecordDates) -> RegistryRecord | None:
     fields = record.attributes or _Attributes()
-    if fields.state == _DRAFT:
+    # The state of a DOI name that is not registered in the handle system yet (DataCite Support, "DOI States").
+    if fields.state == "draft":
         return None
     return make_record(fields.doi or record.id, fields.url, DATACITE, dates.of(parse_date(fields.updated)))

@@ -50,8 +50,6 @@ FORMAT_VERSION: Final = 1
 _HEAD: Final = Struct("<IB")
 _CHECK_BYTES: Final = 4
 _VERSION: Final = bytes([FORMAT_VERSION])
-#: The TTL of a URL value, in seconds: the default of the handle system. The record is confirmed before it counts.
-_TTL: Final = 86_400
 
 
 def to_row(record: RegistryRecord) -> RegistryRow:
@@ -166,11 +164,12 @@ def to_entry(row: RegistryRow) -> RegistryEntry:
     The timestamp of the URL value is the date of the record. The HS_ADMIN value is not known, so it is left out.
     """
     key, date, agency, url = row
+    # The TTL of a URL value, in seconds: the default of the handle system. The record is confirmed before it counts.
     value = {
         "index": 1,
         "type": "URL",
         "data": {"format": "string", "value": url},
-        "ttl": _TTL,
+        "ttl": 86_400,
         "timestamp": datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     answer = Answer(ResponseCode.SUCCESS, msgspec.json.encode([value]))
@@ -191,8 +190,6 @@ _SELECT_FROM: Final = (
 )
 #: No limit of the blocks (SQLite, "The LIMIT clause").
 _ALL: Final = -1
-#: Limit of the blocks that one query reads.
-_MAX_AHEAD: Final = 64
 _PUT: Final = (
     "INSERT INTO registry_blocks VALUES (?, ?, ?)"
     " ON CONFLICT (first) DO UPDATE SET records = excluded.records, data = excluded.data"
@@ -208,9 +205,7 @@ _EARLIER: Final = "SELECT first, data FROM registry_blocks WHERE first < ? ORDER
 _MAX_NEAR_BLOCKS: Final = 64
 #: Keys before a key, and after it.
 _NEIGHBOURS: Final = 2
-_DELETE: Final = "DELETE FROM registry_blocks WHERE first = ?"
 _SUM: Final = "SELECT ifnull(sum(records), 0) FROM registry_blocks WHERE first >= ? AND first < ?"
-_ADD: Final = "UPDATE registry_total SET records = max(0, records + ?)"
 #: `registry_total` is the number of records, because to count 300 million takes minutes. `imports` has the finished
 #: parts of each import.
 _TABLES: Final = """
@@ -266,10 +261,10 @@ class _Writes:
 
     def execute(self, connection: sqlite3.Connection) -> None:
         """Write all of them."""
-        connection.executemany(_DELETE, self._gone)
+        connection.executemany("DELETE FROM registry_blocks WHERE first = ?", self._gone)
         connection.executemany(_PUT, self._puts)
         if self._added:
-            connection.execute(_ADD, (self._added,))
+            connection.execute("UPDATE registry_total SET records = max(0, records + ?)", (self._added,))
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -379,7 +374,8 @@ def _group(
                 yield _read_block(*content), rows[at:end]
                 used, at = used + 1, end
         # A large delta touches nearly every block, a small one few. To find a block takes as long as to read ten.
-        ahead = min(4 * used, _MAX_AHEAD)
+        # Limit of the blocks that one query reads.
+        ahead = min(4 * used, 64)
 
 
 def _merge(block: _Block, rows: Sequence[RegistryRow], outcomes: list[str]) -> bool:
@@ -586,8 +582,6 @@ class RegistryTable:
             raise StoreError(f"The registry records of {self.path} failed: {error}.") from error
 
 
-#: Entries that are compared with the registry records at a time.
-_ROWS_A_PAGE: Final = 5_000
 _TOTAL: Final = "SELECT records FROM registry_total"
 _ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
 
@@ -631,7 +625,8 @@ def count_registry(path: Path, prefix: str, now: float) -> int:
         else:
             (records,) = connection.execute(_TOTAL).fetchone() or (0,)
         entries, both = connection.execute(_ENTRIES, (*bounds, now)), 0
-        while page := entries.fetchmany(_ROWS_A_PAGE):
+        # Entries that are compared with the registry records at a time.
+        while page := entries.fetchmany(5_000):
             both += count_known(connection, [key for (key,) in page if isinstance(key, str)])
         return max(0, int(records) - both)
 

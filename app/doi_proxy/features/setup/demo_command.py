@@ -42,8 +42,6 @@ _TARGETS: Final[Mapping[str, str]] = MappingProxyType({_KNOWN: "http://www.doi.o
 _START, _ANSWER, _END = 120.0, 10.0, 15.0
 #: What a write to a terminal that was closed, or to a pipe without a reader, fails with.
 _CLOSED: Final = (errno.EIO, errno.EPIPE)
-#: Lines of the proxy's log that are kept. They are shown if it ends by itself.
-_LOG_LINES: Final = 30
 _SERVING: Final = re.compile(r"serving on (http://\S+)")
 _PULLED: Final = "The plug is pulled: doi.org cannot be reached."
 #: See docs/caching.md.
@@ -170,7 +168,8 @@ class Proxy:
         """`events` gets PROXY_ENDED when it ends."""
         self._process = process
         self._events = events
-        self._log = deque[str](maxlen=_LOG_LINES)
+        # Lines of the proxy's log that are kept. They are shown if it ends by itself.
+        self._log = deque[str](maxlen=30)
         self._is_serving = threading.Event()
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()

@@ -98,8 +98,6 @@ def _find_disk_problem(path: Path) -> tuple[str, str] | None:
 
 #: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
 _GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-#: The longest content of such a file, in bytes.
-_MOST_LIMIT_BYTES: Final = 4096
 _MIB: Final = 1024 * 1024
 #: Memory of one process without its caches, in bytes. Measured: 71 MB resident.
 _PROCESS_BYTES: Final = 80 * _MIB
@@ -131,7 +129,8 @@ def memory_limit() -> int | None:
     limits = [physical] if physical > 0 else []
     for path in _GROUP_LIMITS:
         try:
-            text = read_regular(path, _MOST_LIMIT_BYTES).decode("ascii").strip()
+            # The longest content of such a file, in bytes.
+            text = read_regular(path, 4096).decode("ascii").strip()
         except (OSError, UnicodeDecodeError):
             continue
         if text.isdecimal():
@@ -531,16 +530,6 @@ def _describe(request: Request) -> dict[str, Any]:
     }
 
 
-#: Seconds that one probe waits for its answer.
-_PROBE_TIMEOUT: Final = 20.0
-#: Lists of names. A cached answer causes no query.
-_LIST_PATH: Final = "/api/resolve?only=cached"
-#: Seconds before each piece of a list.
-_LIST_PAUSE: Final = 0.1
-#: The largest body that is read, in bytes: an echo of the longest path.
-_MAX_BODY_BYTES: Final = 1_000_000
-
-
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
     """The answer to one probe. `echo` is empty if it does not come from the proxy."""
@@ -587,22 +576,26 @@ class Prober:
     def send_list(self, pieces: Sequence[bytes]) -> ProbeAnswer:
         """POST a list of names in pieces, with a pause before each. Raises ProxyFailure."""
         fields = {"Content-Type": "text/plain", "Content-Length": str(sum(map(len, pieces)))}
-        return self._exchange("POST", _LIST_PATH, fields, _pace(pieces))
+        # Lists of names. A cached answer causes no query.
+        return self._exchange("POST", "/api/resolve?only=cached", fields, _pace(pieces))
 
     def _exchange(
         self, method: str, target: str, fields: Mapping[str, str], content: Iterable[bytes] | None = None
     ) -> ProbeAnswer:
-        with Exchange(self.server, _PROBE_TIMEOUT) as exchange:
+        # Seconds that one probe waits for its answer.
+        with Exchange(self.server, 20.0) as exchange:
             status = exchange.send(method, target, fields, content)
             self.is_on_this_machine = ip_address(exchange.local_address).is_loopback
-            body = exchange.read(_MAX_BODY_BYTES)
+            # The largest body that is read, in bytes: an echo of the longest path.
+            body = exchange.read(1_000_000)
             headers = {name.lower(): value for name, value in exchange.headers.items()}
         return ProbeAnswer(status, headers, body, _read_echo(body))
 
 
 def _pace(pieces: Sequence[bytes]) -> Iterator[bytes]:
     for piece in pieces:
-        time.sleep(_LIST_PAUSE)
+        # Seconds before each piece of a list.
+        time.sleep(0.1)
         yield piece
 
 
@@ -614,15 +607,11 @@ def _read_echo(body: bytes) -> Mapping[str, Any]:
     return document if isinstance(document, dict) and "id" in document else {}
 
 
-_ADMIN_PATH: Final = "/admin/settings"
-_STATUS_PATH: Final = "/status?format=json"
 #: The states of a store (`/readyz`) that an operator should know of.
 _STORE_PROBLEMS: Final = {
     "read-only": "the store can be read, but not written: new records are lost when a process ends",
     "failing": "the store fails: each process has its memory alone",
 }
-#: The challenge of the admin API (RFC 6750, section 3).
-_CHALLENGE: Final = "doi-proxy admin"
 
 
 def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
@@ -631,7 +620,7 @@ def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
     A client on this machine is not a stranger: the generated configurations let it pass.
     """
     yield from judge_readiness(prober.send_plain("/readyz"))
-    admin = prober.send_plain(_ADMIN_PATH)
+    admin = prober.send_plain("/admin/settings")
     if prober.is_on_this_machine:
         yield Finding(
             "note",
@@ -641,12 +630,13 @@ def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
         )
         return
     yield from judge_admin(admin, kind)
-    yield from judge_status(prober.send_plain(_STATUS_PATH), kind)
+    yield from judge_status(prober.send_plain("/status?format=json"), kind)
 
 
 def judge_admin(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
     """A finding if an answer without a token comes from the admin API."""
-    if answer.status == HTTPStatus.UNAUTHORIZED and _CHALLENGE in answer.headers.get("www-authenticate", ""):
+    # The challenge of the admin API (RFC 6750, section 3).
+    if answer.status == HTTPStatus.UNAUTHORIZED and "doi-proxy admin" in answer.headers.get("www-authenticate", ""):
         problem = "strangers reach the admin API through the front proxy, and only the token protects it"
         yield Finding("warning", "probe /admin/", problem, remedy_for("admin", kind))
 
@@ -705,14 +695,10 @@ _PATHS: Final[tuple[tuple[str, Fault], ...]] = (
     ("10.1234/.htaccess", "characters"),
 )
 _QUERY: Final = "type=URL;urlappend=%3Fa%3D%252F%26b+c&ignored&empty="
-#: A name may have 8,192 bytes, and each may be percent-encoded as three.
-_LONG_PATH: Final = "10.1234/" + "%C3%BC" * 4_000
 #: An address of a documentation network (RFC 5737), which no client has.
 _FORGED_ADDRESS: Final = "203.0.113.9"
 #: Characters of a path that a finding shows.
 _LONGEST_SHOWN: Final = 200
-#: A list of 1 MB that arrives in two seconds and has one name.
-_NAME_LINE: Final = b"10.1234/doctor\n"
 _COMMENT_LINE: Final = b"#" * 65_000 + b"\n"
 _COMMENT_LINES: Final = 16
 #: The proxy itself answers 429 to a client with too many lists.
@@ -807,7 +793,8 @@ class _Examiner:
                 yield self._fault(f"/{rest}", _path_fault(path + rest, arrived, usual), problem)
 
     def _long_path(self) -> Iterator[Finding]:
-        answer = self._prober.send(_LONG_PATH)
+        # A name may have 8,192 bytes, and each may be percent-encoded as three.
+        answer = self._prober.send("10.1234/" + "%C3%BC" * 4_000)
         if not answer.echo:
             yield self._fault("long name", "long request", f"a path of 24 kB was refused: HTTP {answer.status}")
 
@@ -897,7 +884,8 @@ class _Examiner:
 
     def _lists(self) -> Iterator[Finding]:
         try:
-            answer = self._prober.send_list((_NAME_LINE, *[_COMMENT_LINE] * _COMMENT_LINES))
+            # A list of 1 MB that arrives in two seconds and has one name.
+            answer = self._prober.send_list((b"10.1234/doctor\n", *[_COMMENT_LINE] * _COMMENT_LINES))
         except ProxyFailure as error:
             yield self._fault("list", "lists", f"a list of 1 MB did not pass: {error.message}")
             return

@@ -28,8 +28,6 @@ _BACKEND: Final = re.compile(
 )
 #: Text that needs no quotes in a configuration.
 _WORD: Final = re.compile(r"[A-Za-z0-9._~/@%+-]*")
-#: The public URL in a file for settings without one.
-EXAMPLE_URL: Final = "https://doi.example.org"
 _PORTS: Final = {"http": 80, "https": 443}
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - read, not bound
 #: The default of `status_networks`.
@@ -95,8 +93,9 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
     """
     host = _ANY_ADDRESS.get(settings.host, f"[{settings.host}]" if ":" in settings.host else settings.host)
     own = settings.host if settings.host.startswith(UNIX) else f"{host}:{settings.port}"
+    # The public URL in a file for settings without one.
     front = Front(
-        public_url=settings.public_url or EXAMPLE_URL,
+        public_url=settings.public_url or "https://doi.example.org",
         backends=tuple(backends) or (own,),
         backend_scheme="https" if settings.tls_cert else "http",
         certificate=certificate,

@@ -21,8 +21,6 @@ _HEADS: Final[Mapping[Step, str]] = {
 }
 #: The unit gives them to each instance, and a command does not have them.
 _OF_THE_UNIT: Final = ("instance", "instances", "management_listen")
-#: The longest part of a value that is shown.
-_MAX_VALUE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +75,5 @@ def _describe(found: list[Difference], label: str) -> Iterator[str]:
 
 
 def _show(value: str | None) -> str:
-    return "not set" if value is None else repr(value[:_MAX_VALUE])
+    # The longest part of a value that is shown.
+    return "not set" if value is None else repr(value[:200])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from doi_proxy.features.setup.sizing import Has, Load, need_of, write_rows
 from doi_proxy.system.files import print_json
@@ -11,14 +11,12 @@ from doi_proxy.system.files import print_json
 if TYPE_CHECKING:
     from doi_proxy.system.options import Settings
 
-#: Seconds of an answer of the public handle API: the median that docs/scale.md takes.
-_ANSWER: Final = 0.5
-
 
 def show_size(settings: Settings, load: Load, answer: float | None, *, as_json: bool) -> int:
     """Print what the load takes. `answer` is in seconds. Returns the exit status 0."""
     has = Has(settings.upstream_rate, settings.upstream_max_concurrency, settings.instances)
-    need = need_of(load, answer or _ANSWER, settings.cache_ttl_ceiling, settings.cache_grace)
+    # Seconds of an answer of the public handle API: the median that docs/scale.md takes.
+    need = need_of(load, answer or 0.5, settings.cache_ttl_ceiling, settings.cache_grace)
     if as_json:
         found = {**asdict(need), "load": load._asdict(), "first_limit": need.first_limit(has)}
         print_json({**found, "advice": need.advice(has)})

@@ -50,8 +50,6 @@ def describe_settings(context: CommandContext) -> Mapping[str, ShownSetting]:
 
 #: The largest file that is compared.
 _MOST_BYTES: Final = 1024 * 1024
-#: Settings and alerts are for the service and for root; a front proxy starts as root.
-_SHARED: Final = 0o644
 _PRIVATE: Final = 0o640
 _SECRET_LINE: Final = re.compile(r"([-+ ]#?\s*[a-z_]*(?:key|token|password)\s*=\s*).*")
 
@@ -100,7 +98,8 @@ def write_planned(planned: PlannedFile) -> None:
         old = path.stat() if planned.before is not None else None
         folder = path.parent.stat()
         owner = (old.st_uid, old.st_gid) if old else (-1, folder.st_gid)
-        mode = old.st_mode & 0o777 if old else _PRIVATE if planned.is_private else _SHARED
+        # Settings and alerts are for the service and for root; a front proxy starts as root.
+        mode = old.st_mode & 0o777 if old else _PRIVATE if planned.is_private else 0o644
         if old is not None:
             _replace(Path(f"{path}.before"), read_regular(path, _MOST_BYTES), owner, mode)
         _replace(path, planned.text.encode(), owner, mode)
@@ -169,8 +168,6 @@ def add_networks(text: str, networks: Sequence[str]) -> str:
 #: Ranks whose weights are added one by one. For the others, an integral replaces the sum: its relative error is below
 #: 1e-8.
 _EXACT: Final = 1_000
-#: Ranks that the formulas treat one by one, and the width of the later bins of ranks.
-_SINGLE: Final = 100
 _WIDTH: Final = 1.02
 
 
@@ -206,7 +203,8 @@ class Popularity:
         """Bins of names with about the same popularity: the number of names, and the probability of each."""
         bins, last, total = [], 0, self.weight_of_first(self.names)
         while last < self.names:
-            end = min(self.names, last + 1 if last < _SINGLE else int(last * _WIDTH))
+            # Ranks that the formulas treat one by one, and the width of the later bins of ranks.
+            end = min(self.names, last + 1 if last < 100 else int(last * _WIDTH))
             weight = self.weight_of_first(end) - self.weight_of_first(last)
             bins.append((end - last, weight / total / (end - last)))
             last = end
@@ -218,10 +216,6 @@ class Popularity:
         for rank in range(1, min(self.names, _EXACT) + 1):
             sums.append(sums[-1] + rank**-self.exponent)
         return sums
-
-
-#: The largest file of a checkout that is read.
-_MOST_SHIPPED_BYTES: Final = 1024 * 1024
 
 
 def read_shipped(path: str) -> str:
@@ -237,7 +231,8 @@ def read_manual_page(name: str) -> str:
 def _read(folder: str, path: str) -> str:
     if has_package_file(__package__, folder, path):
         return read_package_file(__package__, folder, path).decode()
-    return read_regular(Path(__file__).parents[4] / folder / path, _MOST_SHIPPED_BYTES).decode()
+    # The largest file of a checkout that is read.
+    return read_regular(Path(__file__).parents[4] / folder / path, 1024 * 1024).decode()
 
 
 _DAY: Final = 86_400.0
@@ -259,8 +254,6 @@ STORE_SECONDS: Final = 107e-6
 UPSTREAM_SECONDS: Final = 540e-6
 #: The same of a connection with TLS that is opened for one request: docs/performance.md.
 TLS_SECONDS: Final = 600e-6
-#: Requests a second of one machine above which HTTP caches in front cost less than more machines.
-_ONE_MACHINE: Final = 4_000.0
 #: Queries a second above which a guest of the public resolver should not request a higher rate.
 _GUEST: Final = 100.0
 
@@ -327,7 +320,8 @@ class Need:
             found.append(f"upstream_rate = {ceil(self.peak_queries)}, agreed with the DOI Foundation, or longer TTLs")
         if self.places > has.places and self.peak_queries <= _GUEST:
             found.append(f"upstream_max_concurrency = {self.places}")
-        if self.load.peak > _ONE_MACHINE:
+        # Requests a second of one machine above which HTTP caches in front cost less than more machines.
+        if self.load.peak > 4_000.0:
             found.append("HTTP caches in front, and machines that share a Valkey with Sentinel")
         elif self.processors_with_tls > has.processors:
             found.append(f"instances = {ceil(self.processors_with_tls)}, and TLS that ends in the front proxy")
@@ -399,8 +393,6 @@ def _number(value: float) -> str:
 CONFIG: Final = Path("/etc/doi-proxy/doi-proxy.toml")
 #: The environment file of the unit: the number of instances that share the service.
 INSTANCES: Final = Path("/etc/doi-proxy/instances")
-#: Instances of one machine, unless an operator enables more.
-MOST_INSTANCES: Final = 4
 #: The units: one process of the service, the socket that all of them share, and all of them together.
 SERVICE: Final = "doi-proxy@.service"
 SOCKET: Final = "doi-proxy.socket"
@@ -424,7 +416,8 @@ def find_program() -> Path:
 
 def usual_instances() -> int:
     """As many instances as there are processors, at most four."""
-    return min(len(os.sched_getaffinity(0)), MOST_INSTANCES)
+    # Instances of one machine, unless an operator enables more.
+    return min(len(os.sched_getaffinity(0)), 4)
 
 
 def write_units(settings: Settings, config: Path, program: Path) -> dict[str, str]:

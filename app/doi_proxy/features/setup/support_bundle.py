@@ -29,8 +29,6 @@ from doi_proxy.system.files import create_new
 from doi_proxy.system.options import MASK, Settings, redact
 from doi_proxy.system.version import read_version
 
-#: Timeout in seconds. Container engines end a health check soon after.
-_READY_TIMEOUT: Final = 5.0
 _MAX_READY_BYTES: Final = 64 * 1024
 
 
@@ -39,7 +37,8 @@ def check_ready(settings: Settings, server: str | None) -> int:
 
     Raises ProxyFailure without an answer, and for a 200 of another program: many answer every path with a page.
     """
-    with Exchange(find_server(settings, server), _READY_TIMEOUT) as exchange:
+    # Timeout in seconds. Container engines end a health check soon after.
+    with Exchange(find_server(settings, server), 5.0) as exchange:
         status = exchange.send("GET", "/readyz", {})
         body = exchange.read(_MAX_READY_BYTES)
         print(body.decode("utf-8", "replace"))

@@ -27,9 +27,6 @@ WRITE_TIMEOUT: Final = 5.0
 #: Attempts to get the lock for opening a store, and the seconds between two.
 LOCK_ATTEMPTS: Final = 50
 _LOCK_INTERVAL: Final = 0.1
-#: Up to this size, a file is checked completely when it is opened (30 ms). Of a larger file, only the header, the
-#: schema and the length are checked.
-FULL_CHECK_BYTES: Final = 32 * 1024 * 1024
 #: A write-ahead log that grew in a burst is truncated to this size afterwards, in bytes.
 _MAX_LOG_BYTES: Final = 64 * 1024 * 1024
 #: Primary result codes of SQLite that say nothing about the change itself (sqlite.org, rescode.html).
@@ -61,8 +58,6 @@ _FILE_CAUSES: Final = {
 }
 #: What the names of the log and of its index end with.
 TAILS: Final = ("-wal", "-shm")
-#: Names to try for a damaged file that is renamed. Even two within a second are unlikely.
-_MAX_ASIDE: Final = 100
 
 #: The times of `entries` are whole seconds since the epoch, without an index: `hand` finds what leaves (eviction.py).
 #: `earlier` has the earlier targets of the name. `room` is the bytes that a row takes in the file. Up to 1,002 bytes of
@@ -293,7 +288,9 @@ def _why_unreadable(path: Path, connection: sqlite3.Connection, readers: Mapping
         connection, "page_size"
     ):
         return "its end is missing"
-    if length + log_length <= FULL_CHECK_BYTES:
+    # Up to this size, a file is checked completely when it is opened (30 ms). Of a larger file, only the header, the
+    # schema and the length are checked.
+    if length + log_length <= (32 * 1024 * 1024):
         (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if result != "ok":
             return str(result.splitlines()[-1])
@@ -302,7 +299,8 @@ def _why_unreadable(path: Path, connection: sqlite3.Connection, readers: Mapping
 
 def _set_aside(path: Path, now: float) -> Path:
     stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
-    names = [f"{path.name}.corrupt-{stamp}"] + [f"{path.name}.corrupt-{stamp}-{n}" for n in range(1, _MAX_ASIDE)]
+    # Names to try for a damaged file that is renamed. Even two within a second are unlikely.
+    names = [f"{path.name}.corrupt-{stamp}"] + [f"{path.name}.corrupt-{stamp}-{n}" for n in range(1, 100)]
     aside = next(path.with_name(name) for name in names if not path.with_name(name).exists())
     path.rename(aside)
     for tail in TAILS:

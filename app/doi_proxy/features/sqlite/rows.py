@@ -91,8 +91,6 @@ class NearSearch:
 #: Rows read at a time by `pages`.
 _PAGE: Final = 500
 
-_HAS_TABLE: Final = "SELECT 1 FROM sqlite_master WHERE name = ?"
-_FROM: Final = "SELECT key, data FROM entries WHERE key >= ? ORDER BY key LIMIT ?"
 _AFTER: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
 
 
@@ -143,7 +141,7 @@ class Rows:
 
     def pages(self, prefix: str) -> Iterator[list[Entry]]:
         """The entries before their hard expiry whose key begins with `prefix`, in order. Damaged ones are left out."""
-        select, start = _FROM, prefix
+        select, start = "SELECT key, data FROM entries WHERE key >= ? ORDER BY key LIMIT ?", prefix
         while True:
             rows = self.rows(select, (start, _PAGE))
             # SQLite sorts blobs, which a damaged row can have as its key, after all text.
@@ -173,7 +171,7 @@ class Rows:
 
     def has_table(self, name: str) -> bool:
         """Whether the file has a table. A missing one is created when the file is opened for writing."""
-        if name not in self._tables and self.row(_HAS_TABLE, (name,)) is not None:
+        if name not in self._tables and self.row("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)) is not None:
             self._tables.add(name)
         return name in self._tables
 

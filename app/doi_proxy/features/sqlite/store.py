@@ -22,10 +22,6 @@ from doi_proxy.store.file import READ_TIMEOUT, has_log
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0
-#: Seconds for which a key that `read_now` did not find is absent. Then the request that looked is over, or waits.
-_ABSENT_SECONDS: Final = 0.1
-#: Absent keys that are remembered. One more makes all of them be forgotten.
-_MAX_ABSENT: Final = 1_000
 
 
 class SqliteStore:
@@ -90,11 +86,14 @@ class SqliteStore:
     def read_now(self, key: str) -> Entry | None:
         """See ImmediateStore."""
         at = self._absent.get(key)
-        if at is not None and 0.0 <= self._clock() - at < _ABSENT_SECONDS:
+        # Seconds for which a key that `read_now` did not find is absent. Then the request that looked is over, or
+        # waits.
+        if at is not None and 0.0 <= self._clock() - at < 0.1:
             return None
         entry = self._read(key)
         if entry is None:
-            if len(self._absent) >= _MAX_ABSENT:
+            # Absent keys that are remembered. One more makes all of them be forgotten.
+            if len(self._absent) >= 1_000:
                 self._absent.clear()
             self._absent[key] = self._clock()
         return entry

@@ -28,14 +28,6 @@ from doi_proxy.web.shown_values import find_target
 from handle_protocol.referral import ResponseCode
 
 _PAGE_BYTES: Final = 4_096
-#: Pages of the log after which it is copied into the file, of a store of 64 MiB or more. It is about SQLite's default.
-_LOG_PAGES: Final = 1_024
-#: The least of them. A store of the smallest limit, 1 MiB, has 16.
-_MIN_LOG_PAGES: Final = 4
-#: The part of the limit that the log takes before it is copied.
-_LOG_PART: Final = 16
-#: Pages of the log for each row of a transaction: a leaf, and a page of the rest of a long row or of an evicted row.
-_PAGES_A_ROW: Final = 2
 #: A transaction is written whole before the log is copied, and its rows are in the file before others are evicted.
 _RESERVED_LOGS: Final = 4
 
@@ -55,10 +47,16 @@ class StoreBounds:
     @classmethod
     def divide(cls, max_bytes: int) -> Self:
         """The parts of a limit for the file and its log together, in bytes."""
-        log_pages = min(_LOG_PAGES, max(_MIN_LOG_PAGES, max_bytes // _LOG_PART // _PAGE_BYTES))
+        # Pages of the log after which it is copied into the file, of a store of 64 MiB or more. It is about SQLite's
+        # default.
+        # The least of them. A store of the smallest limit, 1 MiB, has 16.
+        # The part of the limit that the log takes before it is copied.
+        log_pages = min(1_024, max(4, max_bytes // 16 // _PAGE_BYTES))
         log_bytes = log_pages * _PAGE_BYTES
         reserved = min(_RESERVED_LOGS * log_bytes, max_bytes // _RESERVED_LOGS)
-        return cls(max_bytes - reserved, log_pages // _PAGES_A_ROW, log_bytes, log_pages)
+        # Pages of the log for each row of a transaction: a leaf, and a page of the rest of a long row or of an evicted
+        # row.
+        return cls(max_bytes - reserved, log_pages // 2, log_bytes, log_pages)
 
     @property
     def pragmas(self) -> tuple[str, ...]:
@@ -71,11 +69,8 @@ class StoreBounds:
 
 #: Targets of one name that are kept.
 MAX_TARGETS: Final = 3
-#: Longer targets are not kept, in characters.
-_MAX_CHARACTERS: Final = 2_048
 #: Larger records are not compared, in bytes of JSON.
 _MAX_BYTES: Final = 65_536
-_READ: Final = "SELECT earlier FROM entries WHERE key = ?"
 
 
 class EarlierTarget(NamedTuple):
@@ -96,7 +91,7 @@ def read_earlier_targets(path: Path, key: str) -> tuple[EarlierTarget, ...]:
     """The earlier targets of a name, the newest first. Blocks. Without a file that can be read there are none."""
     try:
         with closing(connect_to_read(path)) as connection:
-            row = connection.execute(_READ, (key,)).fetchone()
+            row = connection.execute("SELECT earlier FROM entries WHERE key = ?", (key,)).fetchone()
     except (sqlite3.Error, OSError):
         return ()
     return () if row is None else _decode(row[0])
@@ -138,7 +133,8 @@ def _target_of(entry: Entry) -> str | None:
     if entry.answer.code is not ResponseCode.SUCCESS or len(entry.answer.values) > _MAX_BYTES:
         return None
     target = find_target(read_record(entry.answer.values).values)
-    return target if target is not None and len(target) <= _MAX_CHARACTERS else None
+    # Longer targets are not kept, in characters.
+    return target if target is not None and len(target) <= 2_048 else None
 
 
 #: Entries that the hand passes in one step, and steps in one transaction. One step takes less than a millisecond. Eight

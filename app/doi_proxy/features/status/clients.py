@@ -112,12 +112,8 @@ PrefixKind = Literal["asked", "missing", "unverified"]
 KINDS: Final[tuple[PrefixKind, ...]] = ("asked", "missing", "unverified")
 #: A prefix is shown if more networks than this requested it.
 MOST_HIDDEN: Final = 5
-#: The prefixes that are shown of each kind.
-SHOWN: Final = 10
 #: The prefixes that are counted of each kind. One more makes the less requested half go.
 MAX_PREFIXES: Final = 1_000
-#: Requests that wait to be counted, which takes 10 ms with full tables. One more request counts all of them at once.
-MAX_UNCOUNTED: Final = 600
 _DAY: Final = 86_400
 _OF_STATUS: Final[dict[int, PrefixKind]] = {404: "missing", 502: "unverified", 503: "unverified", 504: "unverified"}
 _PREFIX: Final = re.compile(rb"/(?:api/handles/)?(10\.[0-9][0-9.]{1,20})(?:/|%2[Ff])")
@@ -149,7 +145,9 @@ class PrefixCounts(Stage):
             waiting[key] += requests
         except KeyError:
             waiting[key] = requests
-            if len(waiting) >= MAX_UNCOUNTED:
+            # Requests that wait to be counted, which takes 10 ms with full tables. One more request counts all of them
+            # at once.
+            if len(waiting) >= 600:
                 self.refresh()
 
     def refresh(self) -> None:
@@ -185,4 +183,5 @@ def _count(table: dict[str, _Counted], prefix: str, network: int, requests: int)
 
 def _find_top(table: Mapping[str, _Counted]) -> list[tuple[str, int]]:
     shown = [(prefix, counted.names) for prefix, counted in table.items() if len(counted.networks) > MOST_HIDDEN]
-    return sorted(shown, key=lambda item: (-item[1], item[0]))[:SHOWN]
+    # The prefixes that are shown of each kind.
+    return sorted(shown, key=lambda item: (-item[1], item[0]))[:10]

@@ -13,8 +13,6 @@ from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.command import Command, CommandContext, add_format, add_server, set_usage
 from doi_proxy.proxy_client.exchange import AdminClient, open_client
 
-#: Seconds between two prints with --watch.
-_INTERVAL: Final = 5.0
 #: Moves to the upper left, and erases what follows (ECMA-48, 8.3.21 and 8.3.39).
 _HOME, _ERASE = "\x1b[H", "\x1b[J"
 
@@ -42,7 +40,8 @@ def _status(context: CommandContext, namespace: argparse.Namespace) -> int:
         print(_HOME + text.replace("\n", "\x1b[K\n") + _ERASE if namespace.watch and is_terminal else text, flush=True)
         if not namespace.watch:
             return 0
-        time.sleep(_INTERVAL)
+        # Seconds between two prints with --watch.
+        time.sleep(5.0)
 
 
 def show_status(client: AdminClient, *, as_json: bool, has_colour: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from doi_proxy.features.status.models import Readiness, Status
     from doi_proxy.features.status.reader import EventWatcher, StatusReader
     from doi_proxy.web.redirect import Face
-
-#: The privacy level from which prefixes are not counted.
-_NO_PREFIXES: Final = 3
 
 
 class StatusSettings(SettingsGroup):
@@ -75,7 +72,8 @@ class StatusPages(feature.Feature, Service):
         context = self.context
         self._clients = ClientCounts(client_of, context.clock)
         self._prefixes = PrefixCounts(client_of, context.clock)
-        self._shown = self._prefixes if context.settings.privacy_level < _NO_PREFIXES else None
+        # The privacy level from which prefixes are not counted.
+        self._shown = self._prefixes if context.settings.privacy_level < 3 else None
         self._watcher = EventWatcher(context, core)
         self._reader = StatusReader(context, core, others[Metrics], self._clients)
         counted = () if self._shown is None else (self._shown,)

@@ -227,8 +227,6 @@ class Status(BaseModel):
 HEIGHT: Final = 100
 #: Half of the width of a label on a telephone, in per cent of the plot.
 _EDGE: Final = 6
-#: The share of a column after which the newest one has a rate.
-_SETTLED: Final = 0.2
 #: The upper edges of the scale, at a power of ten.
 _STEPS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 #: What became of the names of a column, from the bottom to the top.
@@ -286,7 +284,8 @@ def plot(history: Sequence[HistoryPoint], now: float, span: Span = DAY) -> Plot:
     columns = {}
     for point in history:
         seconds = min(span.step, now - point.start)
-        if point.start >= begin and seconds >= _SETTLED * span.step:
+        # The share of a column after which the newest one has a rate.
+        if point.start >= begin and seconds >= 0.2 * span.step:
             sums = accumulate(count_bands(point))
             columns[(point.start - begin) // span.step] = [count / seconds for count in sums]
     top = _round_up(max((sums[-1] for sums in columns.values()), default=0.0))

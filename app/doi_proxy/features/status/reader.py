@@ -65,8 +65,6 @@ def _worst_state(upstreams: Sequence[UpstreamReadiness]) -> str:
     return next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")
 
 
-#: The smallest change of the clock that is an event, in seconds. A slow turn of the event loop takes less.
-MIN_CLOCK_STEP: Final = 5.0
 _STEPS: Final = CounterData("clock_steps", "Times at which the process found the clock set, or the machine had slept.")
 #: Prometheus compares it with its own clock.
 _TIME: Final = GaugeData("time_seconds", "Time of this machine, in seconds since 1970.")
@@ -106,7 +104,8 @@ class EventWatcher:
     def _watch_clock(self, now: float) -> None:
         before, self._epoch = self._epoch, now - time.monotonic()
         step = self._epoch - before
-        if abs(step) >= MIN_CLOCK_STEP:
+        # The smallest change of the clock that is an event, in seconds. A slow turn of the event loop takes less.
+        if abs(step) >= 5.0:
             self._count_step()
             self._events.add(Event("clock", int(now), detail="forward" if step > 0 else "back", count=round(abs(step))))
 
@@ -135,8 +134,6 @@ def name_upstream(url: str) -> str:
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
-#: Seconds for which a clock that was set is a problem: entries may count as stale, or as fresh for too long.
-_CLOCK_SECONDS: Final = 600
 
 
 class StatusReader:
@@ -180,6 +177,7 @@ class StatusReader:
         now, events, records = self._context.clock(), self._events.read(), readiness.local_records
         lack, cause = self._core.upstream.budget.lack, self._find_cause()
         lacks = set[str]() if lack is None else {lack.token}
+        # Seconds for which a clock that was set is a problem: entries may count as stale, or as fresh for too long.
         facts = Facts(
             upstreams=list(self._name_upstreams(events)),
             mode=self._context.settings.mode,
@@ -189,7 +187,7 @@ class StatusReader:
             sign=cause.sign,
             store=readiness.detail["store"],
             store_cause=next((each.cause for each in events if each.kind == "store" and each.until is None), ""),
-            was_clock_set=any(event.kind == "clock" and 0 <= now - event.at < _CLOCK_SECONDS for event in events),
+            was_clock_set=any(event.kind == "clock" and 0 <= now - event.at < 600 for event in events),
             has_failed_reload=self._context.reloads.reload_failed,
             has_broken_records=records is not None and records.state == "broken",
         )

@@ -57,8 +57,6 @@ RECENT: Final = 2
 _UNVERIFIED: Final = 0.05
 _STALE: Final = 0.1
 _DELAY: Final = 0.25
-#: Of fewer names, a share says nothing: one failure in a quiet night is not trouble.
-_MIN_NAMES: Final = 5
 #: The state of an upstream that decides a state of the service, the best first.
 _DECIDING: Final[dict[models.State, str]] = {
     "working": "ok",
@@ -141,7 +139,8 @@ def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> m
 
 
 def _is_much(part: int, names: int, most: float) -> bool:
-    return names >= _MIN_NAMES and part / names > most
+    # Of fewer names, a share says nothing: one failure in a quiet night is not trouble.
+    return names >= 5 and part / names > most
 
 
 def _find_problems(

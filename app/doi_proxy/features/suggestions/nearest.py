@@ -97,10 +97,6 @@ _LOOK_ALIKES: Final = (
     ("CL", "D"),
     ("VV", "W"),
 )
-#: What a writer can have dropped beside a digit, beside a letter, and anywhere.
-_DIGITS: Final = "0123456789"
-_LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_MARKS: Final = ".-_/()"
 
 
 def _list_alternatives() -> dict[str, list[str]]:
@@ -153,21 +149,19 @@ def _insert(key: str, start: int) -> Iterator[str]:
         around = key[max(start, at - 1) : at + 1]
         has_digit = any(character.isdigit() for character in around)
         has_other = not all(character.isdigit() for character in around)
-        dropped = (_DIGITS if has_digit or not around.isalnum() else "") + (_LETTERS if has_other else "") + _MARKS
+        # What a writer can have dropped beside a digit, beside a letter, and anywhere.
+        dropped = (
+            ("0123456789" if has_digit or not around.isalnum() else "")
+            + ("ABCDEFGHIJKLMNOPQRSTUVWXYZ" if has_other else "")
+            + ".-_/()"
+        )
         yield from (key[:at] + character + key[at:] for character in dropped)
 
 
-#: Names one edit away that a page shows: of all, and of those that only the cache has. With more, a reader could walk
-#: through what the readers of this resolver look up.
-MAX_NEAREST: Final = 5
 MAX_CACHED: Final = 3
-#: Candidates that are looked up to find out whether they are registered.
-_MAX_CHECKED: Final = 12
 #: Seconds for which what was found is kept, and the number of names for which it is.
 SECONDS: Final = 1
 _MAX_KEPT: Final = 1_000
-#: Searches that wait or are under way. One runs at a time. At the limit, a page is sent without.
-_MAX_SEARCHES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +197,8 @@ class NearestNames:
 
         A search that takes longer goes on, and keeps its place: its thread cannot be stopped.
         """
-        if len(self._searches) >= _MAX_SEARCHES or name.key in self._found:
+        # Searches that wait or are under way. One runs at a time. At the limit, a page is sent without.
+        if len(self._searches) >= 64 or name.key in self._found:
             return
         task = asyncio.create_task(self._search_in_turn(name))
         self._searches.add(task)
@@ -236,9 +231,12 @@ class NearestNames:
         published, known = set(near.published), {*near.published, *near.cached}
         chosen: list[HandleName] = []
         cached = 0
-        for key in [candidate for candidate in candidates if candidate in known][:_MAX_CHECKED]:
+        # Candidates that are looked up to find out whether they are registered.
+        for key in [candidate for candidate in candidates if candidate in known][:12]:
             is_cached = key not in published
-            if len(chosen) >= MAX_NEAREST or (is_cached and cached >= MAX_CACHED):
+            # Names one edit away that a page shows: of all, and of those that only the cache has. With more, a reader
+            # could walk through what the readers of this resolver look up.
+            if len(chosen) >= 5 or (is_cached and cached >= MAX_CACHED):
                 continue
             if await self._names.is_registered(name := HandleName(key)):
                 chosen.append(name)

@@ -30,12 +30,8 @@ CONCURRENCY: Final = 8
 QUERIES: Final = 2
 #: Seconds that a page waits for these queries.
 QUERY_TIMEOUT: Final = 1.0
-#: Names that look alike, or follow by rule, of which one row of a list looks up whether they exist.
-MAX_GUESSES: Final = 3
 #: Texts whose candidates are kept: one page reads them before its look-ups, for its block and for what it watches.
 _MAX_READ: Final = 16
-#: The rule of a registered name one edit away.
-NEAREST: Final = "nearest"
 #: Characters of a text in the form that are searched for a name, and what else each name may be that is looked up.
 _MAX_SEARCHED: Final = 512
 _MAX_OTHERS: Final = 2
@@ -157,7 +153,8 @@ class SuggestedNames(Section):
                 await self._existence.check(candidate.doi, client) if checks else self._existence.find(candidate.doi)
             )
             states.append((candidate, exists))
-        for candidate in candidates.guesses[: MAX_GUESSES if checks else None]:
+        # Names that look alike, or follow by rule, of which one row of a list looks up whether they exist.
+        for candidate in candidates.guesses[: 3 if checks else None]:
             exists = (
                 await self._existence.check(candidate.doi, client) if checks else self._existence.find(candidate.doi)
             )
@@ -250,7 +247,8 @@ def _select(
     """The candidates with what is known of them, in the order in which they are shown."""
     known = [replace(suggestion, exists=True) for suggestion, exists in states if exists]
     keys = {suggestion.doi.key for suggestion in known}
-    known += [Suggestion(name, NEAREST, exists=True) for name in near if name.key not in keys]
+    # The rule of a registered name one edit away.
+    known += [Suggestion(name, "nearest", exists=True) for name in near if name.key not in keys]
     keys |= {suggestion.doi.key for suggestion in known}
     open_states = [(suggestion, exists) for suggestion, exists in states if suggestion in candidates.repairs]
     unknown = [found for found, exists in open_states if exists is None and found.doi.key not in keys]

@@ -117,13 +117,7 @@ def open_traces(export: Export, version: str, is_trusted: Callable[[str], bool],
     return OpenTelemetryTraces(export, version, is_trusted, clock)
 
 
-#: The word for all other methods, which clients can invent (OpenTelemetry semantic conventions, HTTP spans).
-_OTHER_METHOD: Final = "_OTHER"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-#: Spans of one export at most.
-_BATCH_SPANS: Final = 512
-#: Milliseconds between two exports.
-_EXPORT_INTERVAL: Final = 5000
 _SERVER_ERRORS: Final = 500
 
 
@@ -142,12 +136,14 @@ class OpenTelemetryTraces:
             resource=Resource.create({"service.name": "doi-proxy", "service.version": version}),
             shutdown_on_exit=False,
         )
+        # Spans of one export at most.
+        # Milliseconds between two exports.
         self._provider.add_span_processor(
             BatchSpanProcessor(
                 LoggedExporter(OTLPSpanExporter(export.endpoint, timeout=export.timeout), export.endpoint),
                 max_queue_size=export.queue_spans,
-                schedule_delay_millis=_EXPORT_INTERVAL,
-                max_export_batch_size=min(_BATCH_SPANS, export.queue_spans),
+                schedule_delay_millis=5000,
+                max_export_batch_size=min(512, export.queue_spans),
             )
         )
         self._tracer = self._provider.get_tracer("doi-proxy", version)
@@ -155,7 +151,8 @@ class OpenTelemetryTraces:
     @contextmanager
     def trace_request(self, request: TracedRequest, send: Send) -> Iterator[Send]:
         """See Traces."""
-        method = request.method if request.method in _METHODS else _OTHER_METHOD
+        # The word for all other methods, which clients can invent (OpenTelemetry semantic conventions, HTTP spans).
+        method = request.method if request.method in _METHODS else "_OTHER"
         with self._tracer.start_as_current_span(
             f"{method} {request.route}",
             context=self._parent(request),

@@ -14,10 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import InvalidResponse
 
-#: Elements of all arrays of one reply, and bytes of all its texts.
-_MAX_ELEMENTS: Final = 100_000
 _MAX_BYTES: Final = 16 * 1024 * 1024
-_ARRAY: Final = b"*"
 _TEXT: Final = b"$"
 
 
@@ -30,13 +27,14 @@ class LimitedParser(_AsyncRESP2Parser):
 
     async def read_response(self, disable_decoding: bool = False) -> Any:
         """See the base class. Raises InvalidResponse."""
-        self._elements_left, self._bytes_left = _MAX_ELEMENTS, _MAX_BYTES
+        # Elements of all arrays of one reply, and bytes of all its texts.
+        self._elements_left, self._bytes_left = 100_000, _MAX_BYTES
         return await super().read_response(disable_decoding)
 
     async def _readline(self) -> bytes:
         line: bytes = await super()._readline()
         kind = line[:1]
-        if kind == _ARRAY:
+        if kind == b"*":
             self._elements_left -= int(line[1:])
         elif kind == _TEXT:
             self._bytes_left -= int(line[1:])

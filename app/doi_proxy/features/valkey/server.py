@@ -44,8 +44,6 @@ PAUSE: Final = 1.0
 _FOREIGN: Final = ("WRONGTYPE", "last possible ID", "not an integer", "reply is too long")
 #: Commands without a key.
 _WITHOUT_KEY: Final = ("DBSIZE", "INFO", "SCAN")
-#: The reply to a new connection beyond the server's `maxclients`.
-_TOO_MANY_CLIENTS: Final = "max number of clients reached"
 _LOGIN: Final = "correct the user and the password in the store URL"
 #: Words in the replies of a server that refuses commands, and what to do.
 _REMEDIES: Final = (
@@ -199,7 +197,8 @@ def _is_reply(error: Exception) -> bool:
     if isinstance(error, ClusterDownError):
         return False
     replies = (ResponseError, AuthenticationError, BusyLoadingError, ClusterError, MaxConnectionsError)
-    return isinstance(error, replies) or _TOO_MANY_CLIENTS in str(error)
+    # The reply to a new connection beyond the server's `maxclients`.
+    return isinstance(error, replies) or "max number of clients reached" in str(error)
 
 
 def _find_cause(error: Exception) -> str:

@@ -26,16 +26,8 @@ _COUNTER: Final = f"{KEY_PREFIX}counter:"
 COUNTER_IDLE: Final = 60
 #: The stream of the names to forget. It is trimmed by whole nodes of 100 entries.
 FEED: Final = f"{KEY_PREFIX}feed"
-#: Entries of the stream that one command reads.
-FEED_PAGE: Final = 250
 #: The cursor before the first entry of a stream.
 _START: Final = "0-0"
-#: Bytes of the longest name, with some room. A longer entry of the stream is another program's.
-_MAX_NAME_BYTES: Final = 9_000
-#: Bytes of the longest note: 10,000 names of 200 characters have fewer. To read more would hold the event loop.
-_MAX_NOTE_BYTES: Final = 8 * 1024 * 1024
-#: Keys that one step of a scan visits, and entries that it reads together. A record has at most 256 KiB.
-_SCAN_PAGE: Final = 500
 _READ_TOGETHER: Final = 16
 
 
@@ -111,7 +103,8 @@ class ValkeyStore:
         for node in primaries:
             cursor = 0
             while True:
-                scan = "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_PAGE
+                # Keys that one step of a scan visits, and entries that it reads together. A record has at most 256 KiB.
+                scan = "SCAN", cursor, "MATCH", pattern, "COUNT", 500
                 cursor, names = await self._server.call(*scan, read=_read_page, at=node)
                 for start in range(0, len(names), _READ_TOGETHER):
                     for entry in await self._read_entries(names[start : start + _READ_TOGETHER]):
@@ -137,7 +130,8 @@ class ValkeyStore:
             return Changes(await self._find_end())
         keys, at = list[str](), cursor
         while len(keys) < MAX_ANNOUNCEMENTS:
-            page = await self._server.call("XRANGE", FEED, at, "+", "COUNT", FEED_PAGE, read=_read_feed)
+            # Entries of the stream that one command reads.
+            page = await self._server.call("XRANGE", FEED, at, "+", "COUNT", 250, read=_read_feed)
             if at != _START:
                 if page is not None and (not page or page[0][0] != at):
                     break
@@ -160,7 +154,8 @@ class ValkeyStore:
     async def read_note(self, name: str) -> bytes | None:
         """See Store. Data of another program counts as none, and the next write replaces it."""
         data = await self._server.call("GET", f"{KEY_PREFIX}{name}", read=_read_data)
-        if data is None or len(data) <= _MAX_NOTE_BYTES:
+        # Bytes of the longest note: 10,000 names of 200 characters have fewer. To read more would hold the event loop.
+        if data is None or len(data) <= (8 * 1024 * 1024):
             return data
         log.warning("%s%s has %d bytes of another program; the next write replaces it.", KEY_PREFIX, name, len(data))
         return None
@@ -246,7 +241,8 @@ def _read_feed(reply: Any) -> list[tuple[str, str]] | None:
     page = list[tuple[str, str]]()
     for at, fields in reply:
         key = fields.get(b"key")
-        if len(fields) != 1 or key is None or len(key) > _MAX_NAME_BYTES:
+        # Bytes of the longest name, with some room. A longer entry of the stream is another program's.
+        if len(fields) != 1 or key is None or len(key) > 9_000:
             return None
         page.append((at.decode(), key.decode(errors="replace")))
     return page

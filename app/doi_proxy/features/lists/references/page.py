@@ -50,15 +50,11 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 #: new names take 200 at the usual budget. The page arrives meanwhile: a front proxy waits for its next piece.
 READ_TIMEOUT: Final = 10.0
 CHECK_TIMEOUT: Final = 300.0
-#: Seconds after which the page begins without its results, and those between two lines of its progress.
-_HEAD_AFTER: Final = 1.0
 _PROGRESS_INTERVAL: Final = 2.0
 #: Where the results begin in the page.
 _MARK: Final = b"<!--results-->"
 #: The Retry-After of a form that was not read in time, in seconds.
 _RETRY_SECONDS: Final = 10.0
-#: Refused forms whose text is read for the reader at the same time, and the seconds that this takes at most.
-_MAX_RETURNED: Final = 16
 _RETURN_SECONDS: Final = 5.0
 #: Characters that are escaped in one turn of the event loop.
 _PIECE: Final = 65_536
@@ -74,7 +70,8 @@ class ReferencesPage:
         self._service = service
         self._face = face
         self._admit = admit
-        self._returned = OpenBatches(_MAX_RETURNED, lambda limit: None)
+        # Refused forms whose text is read for the reader at the same time, and the seconds that this takes at most.
+        self._returned = OpenBatches(16, lambda limit: None)
 
     def add_to(self, app: FastAPI) -> None:
         """Answer the path in an application."""
@@ -246,7 +243,8 @@ class _CheckedPage(StreamedAnswer):
     ) -> bool:
         """Send the beginning of the page and its progress while names are looked up. Returns whether it has begun."""
         total = len(found.inputs)
-        await asyncio.wait({looking}, timeout=_HEAD_AFTER)
+        # Seconds after which the page begins without its results, and those between two lines of its progress.
+        await asyncio.wait({looking}, timeout=1.0)
         if looking.done():
             return False
         page = self._page.render(self._language, total=total)

@@ -88,8 +88,6 @@ _NOT_CORRECTIONS: Final = frozenset({"nearest"})
 #: Characters of a reference that are shown, and that a search gets.
 _SHOWN: Final = 300
 _SEARCHED: Final = 250
-#: Characters after the line of an entry in which its DOI is searched.
-_MAX_DISTANCE: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +235,8 @@ def list_corrections(text: str, rows: Sequence[CheckedReference], *, has_lines: 
             corrections.append(Correction(*row.place, row.suggestion))
             continue
         start = starts[row.line - 1] if 0 < row.line <= len(starts) else cursor
-        at = text.find(row.text, start, start + _MAX_DISTANCE if has_lines else len(text))
+        # Characters after the line of an entry in which its DOI is searched.
+        at = text.find(row.text, start, start + 4_096 if has_lines else len(text))
         if at >= 0:
             is_url = row.text.lower().startswith("http")
             name = to_url(HandleName(row.suggestion)) if is_url else row.suggestion
