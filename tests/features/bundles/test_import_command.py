@@ -190,7 +190,7 @@ def test_the_commands_of_the_manual_make_a_store_what_the_bundle_says(tmp_path: 
     write(tmp_path / "bin/systemctl", b'#!/bin/sh\necho "$@" >> calls\n').chmod(0o755)
     search_path = os.pathsep.join((str(tmp_path / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
     subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=os.environ | {"PATH": search_path}, check=True)
-    assert (tmp_path / "calls").read_text() == "stop doi-proxy\nstart doi-proxy\n"
+    assert (tmp_path / "calls").read_text() == "stop doi-proxy.target\nstart doi-proxy.target\n"
     shown = subprocess.run(
         ["doi-proxy", "cache", "show", "--store-url", f"sqlite:///{store}", "10.5555/old", "10.5555/new"],
         env=os.environ | {"PATH": search_path},
