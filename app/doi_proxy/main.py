@@ -14,6 +14,7 @@ from doi_proxy.assembly.core import (
     build_face,
     build_pages,
     build_prepared_answers,
+    name_service,
     new_context,
     open_connections,
     open_core,
@@ -29,7 +30,6 @@ from doi_proxy.endpoints.operators import OperatorGate, allowed_methods
 from doi_proxy.errors import refuse_stripped_texts
 from doi_proxy.server.listening import trusted_addresses
 from doi_proxy.system.version import read_version
-from doi_proxy.upstream.source import read_loop_id
 from doi_proxy.web.application import Application, OwnSite
 from doi_proxy.web.redirect import Operations
 
@@ -69,7 +69,9 @@ def create(
         features,
         opened,
     )
-    site = OwnSite(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
+    site = OwnSite(
+        read_public_url(settings), read_sub_path(settings).encode(), name_service(settings), time.perf_counter
+    )
 
     def build(gates: Sequence[OperatorGate]) -> Application:
         paths = find_paths(fastapi, face.own_api, face.private, gates)

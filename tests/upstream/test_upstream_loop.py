@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 import httpx
 import pytest
 
 from doi_names.name import HandleName
+from doi_proxy.assembly.core import name_service
+from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import UpstreamLoop
-from doi_proxy.upstream.source import UpstreamQuery, read_loop_id
+from doi_proxy.upstream.source import UpstreamQuery
 from tests.cluster.processes import proxy_before
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api
@@ -42,7 +41,7 @@ async def test_status_508_of_the_upstream_is_a_loop() -> None:
 async def test_a_request_with_the_own_identifier_causes_no_query(target: str) -> None:
     async with Proxy() as proxy:
         proxy.upstream.put(NAME, url="http://example.org/")
-        got = await proxy.get(target, cdn_loop=f"cloudflare, {read_loop_id()}")
+        got = await proxy.get(target, cdn_loop=f"cloudflare, {name_service(proxy.read_settings())}")
         assert (got.status, proxy.upstream.queries()) == (508, 0)
         assert "upstream.url" in got.text
 
@@ -58,27 +57,14 @@ async def test_a_cached_answer_needs_no_query_and_is_given() -> None:
     async with Proxy() as proxy:
         proxy.upstream.put(NAME, url="http://example.org/")
         await proxy.get(f"/api/handles/{NAME}")
-        got = await proxy.get(f"/api/handles/{NAME}", cdn_loop=read_loop_id())
+        got = await proxy.get(f"/api/handles/{NAME}", cdn_loop=name_service(proxy.read_settings()))
         assert got.status == 200
 
 
-@pytest.mark.process
-async def test_the_processes_of_a_service_have_one_identifier_and_other_services_another() -> None:
-    code = (
-        "import multiprocessing as m\n"
-        "from doi_proxy.upstream.source import read_loop_id\n"
-        "if __name__ == '__main__':\n"
-        "    with m.get_context('spawn').Pool(1) as pool:\n"
-        "        print(read_loop_id(), pool.apply(read_loop_id))\n"
-    )
-    root = Path(__file__).resolve().parents[2]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, cwd=root, env=dict(os.environ), stdout=asyncio.subprocess.PIPE
-    )
-    printed, _ = await process.communicate()
-    own, of_child = printed.decode().split()
-    assert own == of_child
-    assert own != read_loop_id()
+def test_the_instances_of_a_service_have_one_identifier_and_a_service_with_another_upstream_another() -> None:
+    one, two = (Settings(store_url="sqlite:///store.sqlite3", instance=name) for name in ("1", "2"))
+    other = Settings(store_url="sqlite:///store.sqlite3", upstream_url="https://doi.example.org")
+    assert name_service(one) == name_service(two) != name_service(other)
 
 
 class Relay:

@@ -298,7 +298,7 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
             f"upstream_verify = 'always' needs handle servers, but {urlsplit(url).hostname} is an HTTP API; name "
             "hdl://host:port instead, or set upstream_verify to lookups"
         )
-    identity = ClientIdentity(f"doi-proxy/{read_version()}", settings.upstream_contact, read_loop_id())
+    identity = ClientIdentity(f"doi-proxy/{read_version()}", settings.upstream_contact, name_service(settings))
     options = HttpOptions(
         total_timeout=settings.upstream_timeout,
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
@@ -414,6 +414,11 @@ def read_resolver_timeouts() -> ResolverTimeouts:
 def read_sub_path(settings: Settings) -> str:
     """The path under which a front proxy serves the service, without a slash at its end."""
     return urlsplit(settings.public_url or "").path.rstrip("/")
+
+
+def name_service(settings: Settings) -> str:
+    """What this service is called in the header that detects a loop."""
+    return read_loop_id(settings.store_url, settings.public_url, settings.upstream_url)
 
 
 def read_public_url(settings: Settings) -> str | None:

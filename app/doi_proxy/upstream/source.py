@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import multiprocessing
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -16,6 +15,7 @@ import msgspec
 
 from doi_names.name import HandleName, fold
 from doi_proxy.errors import InvalidAnswer, NotAdmitted, NotInBundle
+from doi_proxy.system.options import redact
 from handle_protocol.referral import Answer
 
 
@@ -55,14 +55,14 @@ LOOP_HEADER: Final = "CDN-Loop"
 _ID_DIGITS: Final = 16
 
 
-def read_loop_id() -> str:
-    """The identifier: a pseudonym as in RFC 8586, section 2. It differs after each start of the service.
+def read_loop_id(store_url: str, public_url: str | None, upstream_urls: Iterable[str]) -> str:
+    """The identifier: a pseudonym as in RFC 8586, section 2.
 
-    The key is random, and the processes that multiprocessing starts inherit it. So the workers of a service have one
-    identifier, and another service has another one.
+    The instances of a service have one, because they have these settings in common. A service whose upstream is another
+    doi-proxy has another one: their upstreams differ.
     """
-    key = multiprocessing.current_process().authkey
-    return f"doi-proxy-{hashlib.sha256(b'doi-proxy loop' + key).hexdigest()[:_ID_DIGITS]}"
+    common = "\n".join((redact(store_url), public_url or "", *upstream_urls))
+    return f"doi-proxy-{hashlib.sha256(common.encode()).hexdigest()[:_ID_DIGITS]}"
 
 
 #: A longer time is cut to one hour. A mistaken date must not stop all queries for a year.
