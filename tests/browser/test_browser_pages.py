@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal
+from threading import Thread
+from typing import Any, Final, Literal
 
 import pytest
-from playwright.async_api import Page, ViewportSize, expect
+from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.axe import audit
 from tests.browser.conftest import NewVisitor, Window
 from tests.browser.pages_seen import EVERY_PAGE
-from tests.browser.site import STALE, UNKNOWN, WORK
-from tests.browser.watched import Visit
+from tests.browser.site import EVERY_FORMAT, STALE, UNKNOWN, UNREACHABLE, WORK, Site
+from tests.browser.watched import STEP_MS, Visit
 from tests.cluster.processes import ROOT
+from tests.table import table
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser, pytest.mark.nightly]
+
 
 #: A folder, such as tests/browser/screenshots, to which every page is written as a PNG; none unless it is set.
 SCREENSHOTS: Final = "SCREENSHOTS"
@@ -209,3 +218,258 @@ async def test_a_stale_record_says_so_above_its_values(visit: Visit) -> None:
     below = await page.get_by_role("table", name="Values of the record").bounding_box()
     above = await note.bounding_box()
     assert above is not None and below is not None and above["y"] + above["height"] <= below["y"]
+
+
+# --- The pages by keyboard alone (WCAG 2.1: 2.1.1, 2.4.1 Bypass Blocks, 2.4.3 Focus Order, 2.4.7 Focus Visible) ------
+
+
+#: What has the focus: its words, how its focus shows, and whether it is on the screen.
+_FOCUSED: Final = """() => {
+  const one = document.activeElement, box = one.getBoundingClientRect(), style = getComputedStyle(one);
+  return {
+    words: (one.innerText || one.id).trim(),
+    outline: style.outlineStyle === "none" ? 0 : parseFloat(style.outlineWidth),
+    seen: box.width > 0 && box.left >= 0 && box.right <= innerWidth && box.top < innerHeight && box.bottom > 0,
+  };
+}"""
+#: Stops on one way through a page; no page has more.
+_MAX_STOPS: Final = 60
+
+
+async def stops(page: Page) -> list[dict[str, Any]]:
+    """Press Tab until the focus leaves the page."""
+    found = []
+    for _ in range(_MAX_STOPS):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("document.activeElement === document.body"):
+            break
+        found.append(await page.evaluate(_FOCUSED))
+    return found
+
+
+async def test_the_tab_key_goes_through_the_home_page_in_reading_order(visit: Visit, site: Site) -> None:
+    found = await stops(await visit("/"))
+    assert [one["words"] for one in found] == [
+        "Skip to content",
+        "DOI resolver",
+        "Check my references",
+        "Which agency?",
+        "API documentation",
+        "hdl",
+        "Resolve",
+        "Show the record instead",
+        "Check my references",
+        "10.1000/182",
+        "10.1000/182?noredirect",
+        "10.1000",
+        "/api/handles/10.1000/182",
+        "Privacy",
+    ]
+
+
+@pytest.mark.parametrize("path", ["/", f"/{WORK}/", f"/{EVERY_FORMAT}?noredirect", "/docs"])
+async def test_the_focus_is_always_on_the_screen_and_always_shows(visit: Visit, path: str) -> None:
+    found = await stops(await visit(path))
+    assert len(found) > 3
+    assert [one["words"] for one in found if one["outline"] < 2 or not one["seen"]] == []
+
+
+async def test_the_skip_link_shows_when_it_has_the_focus_and_leads_into_the_content(visit: Visit) -> None:
+    page = await visit("/")
+    skip = page.get_by_role("link", name="Skip to content")
+    await expect(skip).not_to_be_in_viewport()
+    await page.keyboard.press("Tab")
+    await expect(skip).to_be_in_viewport()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_label("DOI", exact=True)).to_be_focused()
+
+
+async def test_a_doi_is_resolved_without_a_mouse(visit: Visit, site: Site) -> None:
+    page = await visit("/")
+    for _ in range(6):
+        await page.keyboard.press("Tab")
+    await page.keyboard.type(WORK)
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Space")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("DOI record")
+
+
+async def test_the_link_without_the_trailing_slash_is_followed_without_a_mouse(visit: Visit, site: Site) -> None:
+    page = await visit(f"/{WORK}/")
+    link = page.get_by_role("link", name=WORK, exact=True)
+    for _ in range(_MAX_STOPS):
+        await page.keyboard.press("Tab")
+        if await link.evaluate("(one) => one === document.activeElement"):
+            break
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(site.landing)
+
+
+# --- The five pages that most readers see: by keyboard alone, at a zoom of 200 %, and as a screen reader gets the ----
+
+
+#: 1280 px at a zoom of 200 % (WCAG 2.1, 1.4.4 Resize Text).
+ZOOMED: Final[ViewportSize] = {"width": 640, "height": 400}
+#: Presses of Tab until the content has the focus, at most: the links of the header.
+_MAX_STOPS_BROWSER_MAIN_PAGES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class MainPage:
+    """A page: its path, its heading, the sentence that says what happened, and the role and name of its action."""
+
+    path: str
+    heading: str
+    sentence: str
+    role: str
+    action: str
+
+
+MAIN_PAGES: Final = (
+    MainPage("/", "Resolve a DOI", "Enter a DOI to go straight to the work that it names.", "textbox", "DOI"),
+    MainPage(f"/{WORK}?noredirect", "DOI record", "This DOI leads to", "link", "Go to the work"),
+    MainPage(f"/{UNKNOWN}", "DOI Not Found", "This DOI is not registered in the DOI System.", "textbox", "DOI"),
+    MainPage(
+        f"/{UNREACHABLE}",
+        "This DOI could not be verified",
+        "We do not know whether it exists.",
+        "link",
+        "Try again",
+    ),
+    MainPage(
+        f"/help/{STALE}",
+        "Help with this DOI",
+        "This DOI leads to",
+        "link",
+        "The Internet Archive's copies of the page",
+    ),
+)
+
+
+@table("seen", MAIN_PAGES, ids=[seen.heading for seen in MAIN_PAGES])
+async def test_a_screen_reader_gets_what_happened_then_the_action(visitor: NewVisitor, seen: MainPage) -> None:
+    page = await (await visitor()).visit(seen.path)
+    whole = await page.locator("body").aria_snapshot()
+    assert re.findall(r'heading "(.+)" \[level=1\]', whole) == [seen.heading]
+    content = await page.get_by_role("main").aria_snapshot()
+    order = [content.index(words) for words in (seen.heading, seen.sentence, f'{seen.role} "{seen.action}"')]
+    assert order == sorted(order)
+    # A sign says to the eye what the sentence says.
+    assert not re.search("[\N{BALLOT X}\N{CHECK MARK}]", content)
+
+
+@table("seen", MAIN_PAGES, ids=[seen.heading for seen in MAIN_PAGES])
+async def test_the_action_is_reached_by_keyboard_and_what_is_folded_opens(visitor: NewVisitor, seen: MainPage) -> None:
+    page = await (await visitor()).visit(seen.path)
+    await _press_tab_until(page, seen)
+    for folded in await page.locator("main details").all():
+        summary = folded.locator("summary").first
+        await summary.focus()
+        await page.keyboard.press("Enter")
+        assert await folded.evaluate("(one) => one.open")
+
+
+async def _press_tab_until(page: Page, seen: MainPage) -> None:
+    action = page.get_by_role("main").get_by_role(seen.role, name=seen.action, exact=True).first  # type: ignore[arg-type]
+    for _ in range(_MAX_STOPS_BROWSER_MAIN_PAGES):
+        await page.keyboard.press("Tab")
+        if await action.evaluate("(one) => one === document.activeElement"):
+            return
+    raise AssertionError(f"{seen.action!r} is not among the first {_MAX_STOPS_BROWSER_MAIN_PAGES} stops")
+
+
+@table("seen", MAIN_PAGES, ids=[seen.heading for seen in MAIN_PAGES])
+async def test_at_200_percent_nothing_is_cut_off(visitor: NewVisitor, seen: MainPage) -> None:
+    page = await (await visitor(viewport=ZOOMED, device_scale_factor=2)).visit(seen.path)
+    await page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await expect(page.get_by_role("main").get_by_role(seen.role, name=seen.action, exact=True).first).to_be_visible()  # type: ignore[arg-type]
+
+
+# --- The manual as a site: its search finds what readers, librarians, programmers and operators look for -------------
+
+
+#: What a person types, and the page with the answer.
+QUESTIONS: Final = {
+    # A reader, and a librarian
+    "dead link": "docs/help",
+    "check bibliography": "docs/references",
+    "typing mistake": "docs/suggestions",
+    "EZproxy": "docs/library-copy",
+    "logo": "docs/branding",
+    "tombstone": "docs/local-records",
+    "what is logged": "docs/privacy",
+    "privacy cookies": "docs/privacy",
+    # A programmer
+    "502": "docs/errors",
+    "404": "docs/errors",
+    "budget-spent": "docs/errors",
+    "RequestTooLarge": "docs/errors",
+    "Zotero": "docs/clients",
+    "CORS": "docs/api",
+    "Cache-Status": "docs/caching",
+    "find names in a text Python": "docs/doi-names",
+    # An operator
+    "DOI_PROXY_STORE_URL": "docs/settings",
+    "upstream_rate": "docs/settings",
+    "nginx": "docs/operations",
+    "air-gapped": "docs/offline",
+    "backup": "docs/operations",
+    "Sentinel": "docs/valkey",
+    "how much memory": "docs/scale",
+    "DoiProxyCouldNotVerify": "docs/runbook",
+    "9457": "docs/errors",
+}
+#: Results that a reader sees without scrolling.
+SEEN: Final = 5
+CUT: Final = """() => [...document.querySelectorAll("pre")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => one.innerText.slice(0, 60))"""
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture(scope="module")
+def manual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The URL and the folder of the site, as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("manual")
+    build = [str(Path(sys.executable).with_name("sphinx-build")), "--quiet", "-c", "docs", "-b", "dirhtml"]
+    subprocess.run([*build, "-d", str(folder / ".doctrees"), ".", str(folder / "site")], cwd=ROOT, check=True)
+    site = folder / "site"
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site))) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", site
+        server.shutdown()
+        thread.join()
+
+
+async def test_the_search_finds_the_page_of_each_question(browser: Browser, manual: tuple[str, Path]) -> None:
+    page = await browser.new_page()
+    page.set_default_timeout(STEP_MS)
+    missed = {}
+    for question, expected in QUESTIONS.items():
+        await page.goto(f"{manual[0]}/search/?q={question}")
+        await page.wait_for_function("document.querySelector('.search-summary')?.innerText")
+        links = "links => links.map(link => new URL(link.href).pathname.slice(1, -1))"
+        found = (await page.locator("ul.search > li > a").evaluate_all(links))[:SEEN]
+        if expected not in found:
+            missed[question] = found
+    await page.close()
+    assert missed == {}
+
+
+async def test_no_line_of_code_is_cut(browser: Browser, manual: tuple[str, Path]) -> None:
+    page = await browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(STEP_MS)
+    cut = {}
+    for file in sorted(manual[1].rglob("index.html")):
+        await page.goto(f"{manual[0]}/{file.relative_to(manual[1])}")
+        if found := await page.evaluate(CUT):
+            cut[str(file.relative_to(manual[1]))] = found
+    await page.close()
+    assert cut == {}

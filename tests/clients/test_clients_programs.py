@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
+from habanero import cn
 from playwright.async_api import async_playwright
 
 from tests.browser.watched import CHROMIUM_FLAGS
-from tests.clients.conftest import BIBTEX, Site
+from tests.clients.conftest import BIBTEX, FORMATS, Site
 from tests.clients.installed import run_node
 from tests.clients.network import Network
 
 pytestmark = [pytest.mark.process, pytest.mark.nightly]
+
 
 NAME = "10.5555/article"
 ACCEPT = "Accept: application/x-bibtex"
@@ -101,3 +106,58 @@ def test_doi2bib_cites_through_the_network(network: Network, node: Path) -> None
     network.hosts.clear()
     assert f"DOI:{NAME}" in run_node(node, code, network.environment)
     assert network.hosts == ["dx.doi.org"]
+
+
+# --- `habanero` fetches citations through the proxy by content negotiation. Only its base URL is configured ----------
+
+
+def cite(site: Site, **options: Any) -> Any:
+    return cn.content_negotiation(ids=options.pop("ids", NAME), url=site.url, **options)
+
+
+def test_it_reaches_the_metadata_location_of_the_prefix(site: Site) -> None:
+    assert cite(site) == BIBTEX
+    assert site.metadata_paths[-1] == "/10.5555%2Farticle"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("bibtex", "application/x-bibtex"),
+        ("text", "text/x-bibliography"),
+        ("ris", "application/x-research-info-systems"),
+        ("turtle", "text/turtle"),
+    ],
+)
+def test_it_gets_the_format_it_asks_for(site: Site, kind: str, expected: str) -> None:
+    assert cite(site, format=kind) == FORMATS[expected]
+
+
+def test_names_of_one_prefix_ask_for_it_once(site: Site) -> None:
+    for number in range(3):
+        site.upstream.put(f"10.5555/{number}", url="http://127.0.0.1:9/")
+        assert cite(site, ids=f"10.5555/{number}") == BIBTEX
+    assert site.upstream.queries("10.5555") == site.upstream.queries("10.SERV/AGENCY") == 1
+
+
+def test_a_format_that_the_agency_does_not_have_is_told_by_the_agency(site: Site) -> None:
+    with pytest.raises(httpx2.HTTPStatusError, match="406"):
+        cite(site, format="datacite-xml")
+
+
+def test_a_name_that_does_not_exist_is_404(site: Site) -> None:
+    with pytest.raises(httpx2.HTTPStatusError, match="404"):
+        cite(site, ids="10.5555/no-such-name")
+
+
+def test_of_several_names_those_that_exist_are_cited(site: Site) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert cite(site, ids=[NAME, "10.5555/no-such-name", NAME]) == [BIBTEX, None, BIBTEX]
+    assert any("404" in str(one.message) for one in caught)
+
+
+def test_silence_is_not_a_missing_name(site: Site) -> None:
+    site.upstream.fault("10.5555/silent", "status", status=503)
+    with pytest.raises(httpx2.HTTPStatusError, match=r"50[234]"):
+        cite(site, ids="10.5555/silent")

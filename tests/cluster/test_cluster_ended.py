@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.processes import Proxy
+from tests.cluster.lease_holder import NAME, SETTINGS, URL, ask_another, begin_query
+from tests.cluster.processes import Proxy, UpstreamProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
+
 
 NAMES: Final = {f"10.1234/kept{number}": f"https://www.example.org/{number}" for number in range(100)}
 #: Names that a path can hold only in one way; each is one name, however often it is handed on.
@@ -88,3 +90,28 @@ async def test_one_proxy_is_the_upstream_of_another(start_upstream: StartUpstrea
     await expect_all(child, dict(list(NAMES.items())[:10]))
     answer = await child.ask("/api/handles/10.1234/never-seen")
     assert (answer.status in (502, 503, 504), answer.json["responseCode"]) == (True, 2)
+
+
+# --- A process that has the lease on a name is killed: the other processes do not wait for the end of its query ------
+
+
+@pytest.mark.nightly
+@pytest.mark.valkey
+async def test_another_proxy_queries_the_upstream_itself(
+    valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    upstream = start_upstream({NAME: URL})
+    holder, other = (start_proxy(upstream.url, f"valkey://127.0.0.1:{valkey.port}/0", **SETTINGS) for _ in range(2))
+    await asyncio.gather(upstream.ready(), holder.ready(), other.ready())
+    lost = await begin_query(holder, upstream)
+    holder.process.kill()
+    await expect_answer(other, upstream)
+    with pytest.raises((OSError, EOFError)):
+        await lost
+
+
+async def expect_answer(other: Proxy, upstream: UpstreamProcess) -> None:
+    answer, seconds = await ask_another(other)
+    print(f"another process answered {seconds:.2f} s after the kill")
+    assert (answer.status, answer.location) == (302, URL)
+    assert await upstream.queries(NAME) == 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from doi_names.derived import MAX_DERIVED, RULES, DerivationRule, derive
+from doi_names.derived import MAX_DERIVED, MAX_VARIANTS, RULES, DerivationRule, derive, list_variants
 from doi_names.find_names import find_names
+from doi_names.name import HandleName
 from tests.table import table
 
 
@@ -50,3 +51,33 @@ def test_the_names_come_in_the_order_of_the_text_each_once_and_a_few_at_most() -
         ("10.48550/arXiv.2101.00001", "arXiv:2101.00001"),
     ]
     assert len(derive(" ".join(f"arXiv:2101.{number:05}" for number in range(20)))) == MAX_DERIVED
+
+
+# --- The names that look like a name that does not exist -------------------------------------------------------------
+
+
+@table(
+    ("name", "variant", "rule"),
+    [
+        ("10.1000/18O2", "10.1000/1802", "look-alike"),
+        ("10.1000/l8l2", "10.1000/1812", "look-alike"),
+        ("10.1000/modem", "10.1000/rnodem", "look-alike"),
+        ("10.1000/joumal", "10.1000/journal", "look-alike"),
+        ("10.1000/182", "10.1000/182/", "missing-slash-at-end"),
+        ("10.1000/978-1-4939-0000-1 12", "10.1000/978-1-4939-0000-1_12", "underscore"),
+        ("10.1000/ab0", "10.1000/abO", "look-alike"),
+    ],
+)
+def test_a_variant_undoes_one_slip(name: str, variant: str, rule: str) -> None:
+    assert (variant, rule) in [(found.doi.text, found.rule) for found in list_variants(HandleName(name))]
+
+
+def test_there_are_few_variants_and_the_name_is_none_of_them() -> None:
+    name = HandleName("10.1000/" + "O0l1rnm" * 20)
+    variants = [found.doi for found in list_variants(name)]
+    assert len(set(variants)) == len(variants) == MAX_VARIANTS and name not in variants
+
+
+@table("text", ["10.1000", "10/abcde", "11304/182", "10.1000/" + "m" * 300])
+def test_what_is_not_a_doi_name_or_too_long_has_none(text: str) -> None:
+    assert list_variants(HandleName(text)) == ()

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from ada_url import URL
+from hypothesis import given
+from hypothesis import strategies as st
 
 from doi_names.name import (
+    MAX_NAME_BYTES,
+    MAX_WARNINGS,
+    CodePoint,
     DOIName,
     EmptyName,
     ForbiddenCodePoint,
@@ -14,8 +21,23 @@ from doi_names.name import (
     MalformedEscape,
     NotADOI,
     NotUTF8,
+    find_warnings,
+    first_not_graphic,
+    questionable,
 )
-from doi_names.presentation import component, decode, from_uri, scheme_path, template_path, to_uri, to_url, url_path
+from doi_names.presentation import (
+    component,
+    decode,
+    encode,
+    from_uri,
+    scheme_path,
+    template_path,
+    to_uri,
+    to_url,
+    url_path,
+)
+from doi_names.repair import ends as sici
+from doi_names.suggestion import read_and_suggest
 from tests.table import table
 
 SCHEME = 'The "doi" URI Scheme, Syntax'
@@ -179,3 +201,231 @@ TEMPLATES = [
 def test_a_name_inside_a_template(name: str, hdl: str, path: str, source: str) -> None:
     assert component(HandleName(name)) == hdl
     assert template_path(HandleName(name)) == path
+
+
+# --- What a name may contain and is likely a mistake -----------------------------------------------------------------
+
+
+TABLE = [
+    ("10.1000/a\u2013b", "look-alike", 'U+2013 EN DASH at character 10 looks like "-".'),
+    ("10.1000\u2215182", "look-alike", 'U+2215 DIVISION SLASH at character 8 looks like "/".'),
+    ("10.1000/\uff11", "look-alike", 'U+FF11 FULLWIDTH DIGIT ONE at character 9 looks like "1".'),
+    ("10.1000/b\u0441", "mixed-scripts", "U+0441 CYRILLIC SMALL LETTER ES at character 10 is Cyrillic"),
+    ("10.1000/\u03b1-ray", "mixed-scripts", "U+0072"),
+    ("10.1000/a\u00adb", "formatting-character", "U+00AD SOFT HYPHEN at character 10"),
+    ("10.1000/a\u2028b", "formatting-character", "U+2028 LINE SEPARATOR at character 10"),
+    ("10.1000/\ue000", "private-use-character", "U+E000 at character 9"),
+    ("10.1000/\uffff\u0378", "unassigned-code-point", "U+FFFF at character 9"),
+    ("10.1000/a/b", "reserved-form", "The suffix begins with one character and a slash, at character 9"),
+]
+
+
+@table(("text", "code", "message"), TABLE)
+def test_a_warning_has_a_code_and_a_position(text: str, code: str, message: str) -> None:
+    first = find_warnings(HandleName(text))[0]
+    assert first.code == code
+    assert first.message.startswith(message.partition("U+0072")[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "10.1000/182",
+        "10.1000/ab/c",
+        "10.1000/äöß",
+        "10.1000/статья",
+        "10.1000/日本語-カタカナ-abc",
+        "10.1000/µm",
+        "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O",
+        "20.500/a/b",
+    ],
+)
+def test_an_ordinary_name_has_no_warning(text: str) -> None:
+    assert find_warnings(HandleName(text)) == ()
+
+
+@pytest.mark.parametrize("character", ["\u00ad", "\u2013", "\ue000", "\u0301", "\u0441"])
+def test_the_warnings_of_a_long_name_are_bounded(character: str) -> None:
+    name = HandleName("10.1000/" + character * ((MAX_NAME_BYTES - 8) // len(character.encode())))
+    assert len(find_warnings(name)) <= MAX_WARNINGS
+
+
+# --- Code points: which of them are graphic, which are questionable, and how a message names one ---------------------
+
+
+#: A character, its general category, its kind (The Unicode Standard, table 2-3), and whether a request may hold it.
+KINDS = [
+    ("\x00", "Cc", "a control character", False),
+    ("\x85", "Cc", "a control character", False),
+    ("\ud800", "Cs", "a surrogate", False),
+    ("\u00ad", "Cf", "a formatting character", True),
+    ("\u2028", "Zl", "a formatting character", True),
+    ("\u2029", "Zp", "a formatting character", True),
+    ("\ue000", "Co", "a private-use character", True),
+    ("\uffff", "Cn", "an unassigned code point", True),
+]
+#: One character of each major class that is graphic: letter, mark, number, punctuation, symbol, space.
+GRAPHIC = ["a", "\u0301", "\u0661", "\u2010", "\u2212", "\u00a0", " "]
+
+
+@pytest.mark.parametrize(("character", "category", "kind", "is_questionable"), KINDS)
+def test_a_code_point_that_is_not_graphic_has_its_kind_and_its_place(
+    character: str, category: str, kind: str, is_questionable: bool
+) -> None:
+    point = first_not_graphic(f"10.1/{character}{character}")
+    assert point == CodePoint(character, 6)
+    assert (point.category, point.kind) == (category, kind)
+    assert [found.place for found in questionable(f"10.1/{character}{character}")] == [6, 7] * is_questionable
+
+
+@pytest.mark.parametrize("character", GRAPHIC)
+def test_letters_marks_numbers_punctuation_symbols_and_spaces_are_graphic(character: str) -> None:
+    assert first_not_graphic(character) is None
+    assert list(questionable(character)) == []
+    assert CodePoint(character, 1).kind == "a graphic character"
+
+
+@given(st.text())
+def test_a_text_is_graphic_where_unicode_says_so(text: str) -> None:
+    places = [n for n, c in enumerate(text, 1) if unicodedata.category(c) in {"Cc", "Cs", "Cf", "Zl", "Zp", "Co", "Cn"}]
+    first = first_not_graphic(text)
+    assert (first.place if first else None) == (places[0] if places else None)
+
+
+@given(st.characters(codec=None, exclude_categories=()))
+def test_the_notation_is_the_number_in_four_or_more_upper_case_digits(character: str) -> None:
+    digits = CodePoint(character, 1).notation.removeprefix("U+")
+    assert int(digits, 16) == ord(character)
+    assert digits == digits.upper()
+    assert len(digits) == max(4, len(f"{ord(character):X}"))
+
+
+def test_a_message_has_the_notation_the_name_if_there_is_one_and_the_place() -> None:
+    assert str(CodePoint("\u00ad", 3)) == "U+00AD SOFT HYPHEN at character 3"
+    assert str(CodePoint("\x01", 1)) == "U+0001 at character 1"
+
+
+# --- Percent-encoding over UTF-8 -------------------------------------------------------------------------------------
+
+
+RFC_3986_DOI_PERCENT = "RFC 3986, section 2"
+
+DECODED = [
+    # raw, text, source
+    (b"10.1000/182", "10.1000/182", RFC_3986_DOI_PERCENT),
+    (b"10.1000%2F182", "10.1000/182", RFC_3986_DOI_PERCENT),
+    (b"10.1000%2f182", "10.1000/182", "RFC 3986, section 2.1: the digits have either case"),
+    (b"%31%30.1000/182", "10.1000/182", RFC_3986_DOI_PERCENT),
+    (b"a+b", "a+b", "RFC 3986: a plus sign is no space in a path"),
+    (b"a%2Bb", "a+b", RFC_3986_DOI_PERCENT),
+    (b"pct%252F", "pct%2F", "RFC 3986, section 2.4: decoded once"),
+    (b"%C3%84%C3%96", "ÄÖ", "RFC 3986, section 2.5"),
+    ("Ä%c3%96", "ÄÖ", "RFC 3986, section 2.5"),
+    ("ÄÖ".encode(), "ÄÖ", "RFC 3629"),
+    (b"", "", RFC_3986_DOI_PERCENT),
+    (b"%00", "\x00", RFC_3986_DOI_PERCENT),
+]
+
+
+@table(("raw", "text", "source"), DECODED)
+def test_escapes_are_decoded_once(raw: bytes | str, text: str, source: str) -> None:
+    assert decode(raw) == text
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [(b"%", 1), (b"%4", 1), (b"10.5555/%zz", 9), (b"%41%4", 4), (b"%%41", 1), ("ä%g0", 2), (b"%+1", 1), (b"% 1", 1)],
+)
+def test_a_broken_escape_is_refused_with_its_place(raw: bytes | str, place: int) -> None:
+    with pytest.raises(MalformedEscape, match=f"at character {place} "):
+        decode(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "byte", "place", "source"),
+    [
+        (b"10.5555/%C4%D6", "0xC4", 9, "RFC 3629: Latin-1 is no UTF-8"),
+        (b"%C3%A4%FF", "0xFF", 2, "RFC 3629, section 3: FF never occurs"),
+        (b"%C0%AF", "0xC0", 1, "RFC 3629, section 3: overlong form"),
+        (b"%ED%A0%80", "0xED", 1, "RFC 3629, section 3: surrogates"),
+        (b"a%E2%82", "0xE2", 2, "RFC 3629: cut short"),
+        (b"a\xa0", "0xA0", 2, "RFC 3629"),
+        ("a\ud800", "0xED", 2, "RFC 3629, section 3: surrogates"),
+    ],
+)
+def test_bytes_that_are_no_utf_8_are_refused_with_their_place(
+    raw: bytes | str, byte: str, place: int, source: str
+) -> None:
+    with pytest.raises(NotUTF8, match=f"{byte} at character {place} "):
+        decode(raw)
+
+
+def test_all_but_the_unreserved_is_encoded_with_upper_case_digits() -> None:
+    assert encode("aZ09-._~/ä\u20ac %") == "aZ09-._~%2F%C3%A4%E2%82%AC%20%25"
+
+
+@pytest.mark.parametrize("literal", [b"/:", frozenset(b"/:")])
+def test_literal_characters_stay(literal: bytes | frozenset[int]) -> None:
+    assert encode("a/b:c?d", literal) == "a/b:c%3Fd"
+
+
+def test_a_surrogate_cannot_be_encoded() -> None:
+    with pytest.raises(NotUTF8, match="at character 2 "):
+        encode("a\ud800")
+
+
+# --- The SICI inside a name (ANSI/NISO Z39.56-1996) ------------------------------------------------------------------
+
+
+@table(
+    ("name", "is_cut"),
+    [
+        ("10.1000/0097-4679(199911)55:11<1381::AID-JCLP6>3.0.CO;2-#", False),
+        ("10.1000/1520-0477(1996)077<0935:WOTWSM>2.0.CO;2", False),
+        ("10.1000/1520-0477(1996)077[0935:WOTWSM]2.0.CO;2", False),
+        ("10.1000/1520-0477(1996)077<0935:WOTWSM>2.0.CO;2-", True),
+        ("10.1000/1520-0477(1996)077<0935:WOTWSM>2.0.", True),
+        ("10.1000/1520-0477(1996)077<0935:WOTWSM>", True),
+        ("10.1000/1520-0477(1996)077<0935:WOT", True),
+        ("10.1000/A:1-", False),
+        ("10.1000/182", False),
+    ],
+)
+def test_a_name_that_ends_inside_a_sici_is_cut(name: str, is_cut: bool) -> None:
+    assert sici.is_cut(name) is is_cut
+
+
+@table(
+    "whole",
+    [
+        # The example of the standard, then names as they are registered.
+        "0363-0277(19950315)120:5<>1.0.TX;2-V",
+        "1098-108X(199812)24:4<371::AID-EAT4>3.0.CO;2-U",
+        "1096-9888(200006)35:6<718::aid-jms999>3.0.co;2-o",
+        "1097-0231(20000615)14:11<960::aid-rcm972>3.0.co;2-#",
+    ],
+)
+def test_the_check_character_is_computed_with_modulus_37(whole: str) -> None:
+    assert sici.check_character(whole[:-1]) == whole[-1].upper()
+
+
+def test_a_name_without_its_check_character_may_have_a_number_sign_or_the_computed_one() -> None:
+    name = HandleName("10.1002/(SICI)1098-108X(199812)24:4<371::AID-EAT4>3.0.CO;2-")
+    assert [(found.doi.text, found.rule) for found in read_and_suggest(name.text, name)[1]] == [
+        (f"{name}#", "sici-check"),
+        (f"{name}U", "sici-check"),
+    ]
+
+
+@table(
+    "linked",
+    [
+        "10.1000/74<947:ABC>http://2.0.CO;2",
+        "10.1000/74<947:ABC>[http://2.0.CO](https://t.example/4);2",
+        "10.1000/74<947:ABC><http://2.0.CO;2>",
+        '10.1000/74<947:ABC><a href="http://2.0.CO">2.0.CO</a>;2',
+        "10.1000/74<947:ABC>[2.0.CO;2](http://2.0.CO;2)",
+    ],
+)
+def test_the_link_that_a_program_made_of_a_control_segment_is_undone(linked: str) -> None:
+    assert sici.without_link(linked) == "10.1000/74<947:ABC>2.0.CO;2"

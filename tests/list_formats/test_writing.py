@@ -8,7 +8,14 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.list_formats.writing import JsonArrayWriter, JsonLinesWriter, RowWriter, TableWriter
+from doi_proxy.list_formats.writing import (
+    AlignedWriter,
+    JsonArrayWriter,
+    JsonLinesWriter,
+    RowWriter,
+    TableWriter,
+    UrlWriter,
+)
 
 ROWS: Final[list[dict[str, Any]]] = [
     {"input": 'a "b", c\n', "doi": None, "stale": False, "message": "é"},
@@ -54,3 +61,32 @@ def test_an_error_is_the_last_thing_in_the_list() -> None:
 def test_suggestions_are_names_in_a_cell() -> None:
     rows = [{"suggestions": [{"doi": "10.5555/a", "rule": "label"}, {"doi": "10.5555/b", "rule": "label"}]}]
     assert written(TableWriter(("suggestions",)), rows) == "suggestions\r\n10.5555/a 10.5555/b\r\n"
+
+
+# --- Rows as a table for people and as URLs for scripts --------------------------------------------------------------
+
+
+def test_cells_are_aligned_and_long_ones_cut_except_the_last() -> None:
+    writer = AlignedWriter(["verdict", "doi", "stale", "url"])
+    row = {
+        "verdict": "resolved",
+        "doi": "10.1000/" + 40 * "x",
+        "stale": False,
+        "url": "https://example.org/" + 90 * "y",
+    }
+    assert writer.opening.decode() == f"{'VERDICT':12}  {'DOI':40}  STALE  URL\n"
+    lines = writer.write([row]).decode()
+    assert lines == f"{'resolved':12}  10.1000/{31 * 'x'}…  no     {row['url']}\n"
+    assert writer.fail(503, "Later.") + writer.closing == b"error 503: Later.\n"
+
+
+def test_a_cell_cannot_move_the_cursor_or_break_its_line() -> None:
+    row = {"input": "10.1000/a\x1b[2J\nb\u2028", "message": None, "suggestions": [{"doi": "10.1000/\x9b", "rule": "x"}]}
+    line = AlignedWriter(["message", "suggestions", "input"]).write([row]).decode()
+    assert line == f"{'':30}  {'10.1000/<U+009B>':30}  10.1000/a<U+001B>[2J<U+000A>b<U+2028>\n"
+
+
+def test_a_row_without_a_url_has_an_empty_line() -> None:
+    writer = UrlWriter()
+    assert writer.opening + writer.write([{"url": "https://a/"}, {"url": None}]) == b"https://a/\n\n"
+    assert writer.fail(503, "Later.") + writer.closing == b"\n"

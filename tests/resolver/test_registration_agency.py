@@ -10,13 +10,30 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from doi_names.name import HandleName, InvalidName
-from doi_proxy.cache.entry import Entry
-from doi_proxy.errors import UpstreamTimeout
+from doi_proxy.cache.entry import Entry, expire_unverified
+from doi_proxy.errors import AliasChainTooLong, UpstreamTimeout
 from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
-from doi_proxy.resolver.resolution import KNOWN_SERVICES, ORDINARY, Conditions, Origin, Resolution, read_agency
+from doi_proxy.resolver.resolution import (
+    DEFAULT_OPTIONS,
+    KNOWN_SERVICES,
+    MAX_ALIASES,
+    ORDINARY,
+    Action,
+    Chain,
+    Conditions,
+    Origin,
+    Resolution,
+    ResolveOptions,
+    name_media_type,
+    needs_proof,
+    next_alias_target,
+    proves,
+    read_agency,
+)
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.upstream.source import AgencySource, ClientNetwork
+from doi_proxy.upstream.source import AgencySource, ClientNetwork, Verification
 from handle_protocol.referral import Answer, ResponseCode
+from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_resolver
@@ -193,3 +210,216 @@ class TestRows:
         assert (rows, loop.time()) == ([{"DOI": "10.5555/a", "status": "Could not verify"}], end)
         gc.collect()
         assert [message for message in found if "never retrieved" in message] == []
+
+
+# --- Aliases: which name is next, and where following ends -----------------------------------------------------------
+
+
+def values(*given: tuple[str, object]) -> bytes:
+    return json.dumps(
+        [
+            {"index": index, "type": type_, "data": {"format": "string", "value": text}}
+            for index, (type_, text) in enumerate(given, 1)
+        ]
+    ).encode()
+
+
+def resolution_alias(name: str, *given: tuple[str, object], code: ResponseCode = ResponseCode.SUCCESS) -> Resolution:
+    entry = Entry(
+        key=name.upper(), answer=Answer(code, values(*given)), fetched_at=0.0, fresh_until=1.0, stale_until=1.0
+    )
+    return Resolution(HandleName(name), entry, Origin.HIT)
+
+
+def chain(*targets: str) -> Chain:
+    """Aliases from 10.5555/0 by these names; the last of them has not been resolved yet."""
+    names = ["10.5555/0", *targets[:-1]]
+    *aliases, last = (resolution_alias(name, ("HS_ALIAS", target)) for name, target in zip(names, targets, strict=True))
+    return Chain(last, tuple(aliases))
+
+
+def following(count: int) -> Chain:
+    return chain(*(f"10.5555/{number}" for number in range(1, count + 1)))
+
+
+def follow(chain: Chain, options: ResolveOptions) -> HandleName | None:
+    return next_alias_target(chain, chain.last.record.select(options.types, options.indexes), options)
+
+
+@table(
+    ("given", "options", "expected"),
+    [
+        ([("HS_ALIAS", "10.1000/182")], DEFAULT_OPTIONS, "10.1000/182"),
+        ([("hs_alias", " 10.1000/182\n")], DEFAULT_OPTIONS, "10.1000/182"),
+        ([("HS_ALIAS.x", "10.1000/182")], DEFAULT_OPTIONS, "10.1000/182"),
+        # An alias goes before a URL, wherever it stands; of several aliases the first counts.
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], DEFAULT_OPTIONS, "10.1000/182"),
+        ([("HS_ALIAS", "10.1000/1"), ("HS_ALIAS", "10.1000/2")], DEFAULT_OPTIONS, "10.1000/1"),
+        ([("HS_ALIAS", "20.500.12345/x")], DEFAULT_OPTIONS, "20.500.12345/x"),
+        ([("URL", "http://a/")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIASES", "10.1000/182")], DEFAULT_OPTIONS, None),
+        # Only the requested values count.
+        ([("HS_ALIAS", "10.1000/182")], ResolveOptions(ignore_aliases=True), None),
+        ([("HS_ALIAS", "10.1000/182")], ResolveOptions(types=("URL",)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(types=("url",)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(types=("hs_alias",)), "10.1000/182"),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(indexes=(1,)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(indexes=(2,)), "10.1000/182"),
+        ([("HS_ALIAS", "10.1000/182")], ResolveOptions(action=Action.SHOW_VALUES), "10.1000/182"),
+        # What can be no name leads nowhere.
+        ([("HS_ALIAS", "")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", " \n")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", "10.1000/a\r\nb")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", "10.1000/\x00")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", "x" * 100_000)], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", 7)], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", None)], DEFAULT_OPTIONS, None),
+    ],
+)  # fmt: skip
+def test_the_next_name_is_in_the_first_alias_value_asked_for(
+    given: list[tuple[str, object]], options: ResolveOptions, expected: str | None
+) -> None:
+    found = follow(Chain(resolution_alias("10.5555/0", *given)), options)
+    assert (None if found is None else found.text) == expected
+
+
+def test_a_missing_name_is_no_alias() -> None:
+    missing = resolution_alias("10.5555/0", code=ResponseCode.HANDLE_NOT_FOUND)
+    assert follow(Chain(missing), DEFAULT_OPTIONS) is None
+
+
+def test_twenty_aliases_are_followed() -> None:
+    assert follow(following(MAX_ALIASES), DEFAULT_OPTIONS) == HandleName("10.5555/20")
+
+
+def test_the_twenty_first_is_not() -> None:
+    with pytest.raises(AliasChainTooLong) as raised:
+        follow(following(MAX_ALIASES + 1), DEFAULT_OPTIONS)
+    assert raised.value.reached == "10.5555/20" and raised.value.status == 404
+
+
+@pytest.mark.parametrize(
+    ("loop", "reached"),
+    [
+        (chain("10.5555/0"), "10.5555/0"),
+        (chain("10.5555/a", "10.5555/0"), "10.5555/a"),
+        (chain("10.5555/a", "10.5555/b", "10.5555/a"), "10.5555/b"),
+        # Names that differ in the case of ASCII letters are one.
+        (chain("10.5555/a", "10.5555/b", "10.5555/A"), "10.5555/b"),
+    ],
+)
+def test_a_loop_ends_where_it_closes(loop: Chain, reached: str) -> None:
+    with pytest.raises(AliasChainTooLong) as raised:
+        follow(loop, DEFAULT_OPTIONS)
+    assert raised.value.reached == reached
+
+
+def test_a_chain_knows_its_end() -> None:
+    start, end = (
+        resolution_alias("10.5555/0", ("HS_ALIAS", "10.5555/1")),
+        resolution_alias("10.5555/1", ("URL", "http://a/")),
+    )
+    alone = Chain(start)
+    assert not alone.is_alias and alone.last is start
+    assert alone.then(end).is_alias and alone.then(end).last is end
+
+
+# --- The addresses that deliver metadata in a format without an `Accept` header --------------------------------------
+
+
+BIBTEX = "application/x-bibtex"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        # What the location of Crossref's service handle becomes for a name, and the address with a media type.
+        (
+            "https://api.crossref.org/v1/works/10.1126%2Fscience.169.3946.635/transform",
+            "https://api.crossref.org/v1/works/10.1126%2Fscience.169.3946.635/transform/application/x-bibtex",
+        ),
+        (
+            "https://api.crossref.org/works/10.5555/1/transform",
+            "https://api.crossref.org/works/10.5555/1/transform/application/x-bibtex",
+        ),
+        # The same of DataCite's.
+        (
+            "https://data.datacite.org/10.5281%2FZENODO.21430",
+            "https://data.datacite.org/application/x-bibtex/10.5281%2FZENODO.21430",
+        ),
+        (
+            "https://data.crosscite.org/10.5281/zenodo.21430",
+            "https://data.crosscite.org/application/x-bibtex/10.5281/zenodo.21430",
+        ),
+    ],
+)
+def test_the_address_of_an_agency_gets_the_media_type(url: str, expected: str) -> None:
+    assert name_media_type(url, BIBTEX) == expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://data.medra.org/10.1430/1",
+        "https://publisher.example/article",
+        "https://api.crossref.org/works/10.5555/1",
+        "https://api.crossref.org/works/10.5555/1/transform?mailto=a@example.org",
+        "https://api.crossref.org/works/10.5555/1/transform/text/turtle",
+        "https://api.crossref.org.evil.example/works/10.5555/1/transform",
+        "https://data.datacite.org/application/x-bibtex/10.5281/1",
+        "https://data.datacite.org/",
+        "https://data.datacite.org@evil.example/10.5281/1",
+    ],
+)
+def test_any_other_address_stays_as_it_is(url: str) -> None:
+    assert name_media_type(url, BIBTEX) == url
+
+
+# --- What a signature proves, and for how long -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verification", "certified", "needed"),
+    [
+        ("never", False, False),
+        ("never", True, False),
+        ("when-asked", False, False),
+        ("when-asked", True, True),
+        ("lookups", False, False),
+        ("lookups", True, True),
+        ("always", False, True),
+        ("always", True, True),
+    ],
+)
+def test_the_setting_and_the_request_say_whether_a_proof_is_needed(
+    verification: Verification, certified: bool, needed: bool
+) -> None:
+    assert needs_proof(certified, verification) is needed
+
+
+@pytest.mark.parametrize(
+    ("one", "proof"),
+    [
+        (None, False),
+        (entry(ttl=60), False),
+        (verified(entry(ttl=60)), True),
+        (verified(missing()), True),
+        (verified(entry(ttl=0)), False),
+        (verified(entry(fetched_at=NOW - 60, ttl=60)), False),
+    ],
+)
+def test_a_verified_entry_is_a_proof_until_its_ttl_ends(one: Entry | None, proof: bool) -> None:
+    assert proves(one, NOW) is proof
+
+
+@pytest.mark.parametrize(("max_age", "proof"), [(29, False), (30, True), (None, True)])
+def test_a_proof_is_as_young_as_the_request_says(max_age: float | None, proof: bool) -> None:
+    assert proves(verified(entry(fetched_at=NOW - 30)), NOW, max_age) is proof
+
+
+def test_an_entry_that_is_not_verified_can_be_stale_from_the_start() -> None:
+    expired = expire_unverified(entry())
+    assert (expired.is_fresh(NOW), expired.is_usable(NOW), expired.answer) == (False, True, entry().answer)
+    assert not expire_unverified(missing()).is_usable(NOW)
+    for unchanged in (verified(entry()), verified(missing()), expired):
+        assert expire_unverified(unchanged) is unchanged

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
+import ssl
 import subprocess
 import sys
+import weakref
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import uvloop
 
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.commands.serve import ACCEPTED_A_TURN, handles_of, server_options
 from doi_proxy.commands.systemd import take_socket
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.main import create
+from doi_proxy.server.http_server import Events, HttpServer
+from doi_proxy.server.listening import listen
+from doi_proxy.server.protocol import ServerProtocol
+from doi_proxy.server.tls import Certificate, TlsLayer
+from tests.certificates import self_signed
+from tests.clock import Clock
 from tests.cluster.processes import START_DEADLINE, Process, until
 from tests.cluster.raw_http import ask
+from tests.server.ways import Server
 
 #: What systemd does for a service: the socket is descriptor 3, and the process knows that it is meant.
 SYSTEMD: Final = """
@@ -124,3 +139,82 @@ def test_an_abstract_socket_is_refused() -> None:
         listening.bind(b"\0doi-proxy-%d" % os.getpid())
         listening.listen()
         assert take(listening.fileno()).startswith("the socket unit passes neither a port nor a path; ")
+
+
+# --- Connections that wait are accepted several at a time: in a crowd, a turn of the event loop is long --------------
+
+
+_WAITING: Final = 40
+
+
+def test_a_crowd_that_waits_is_accepted_in_a_few_turns(tmp_path: Path) -> None:
+    settings = Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3", upstream_url="http://127.0.0.1:9")
+
+    async def count_turns() -> int:
+        events = Events(ready=lambda: None, draining=lambda: None)
+        server = HttpServer(create(settings), server_options(settings, Certificate(None, None)), events)
+        with ExitStack() as stack, closing(listen("127.0.0.1", 0)) as listening:
+            listening.listen(_WAITING)
+            for _ in range(_WAITING):
+                stack.enter_context(closing(socket.create_connection(listening.getsockname())))
+            server.lifespan = server.config.lifespan_class(server.config)
+            handles = handles_of(listening)
+            await server.startup(handles)
+            turns = 0
+            while len(server.server_state.connections) < _WAITING and turns < 10 * _WAITING:
+                await asyncio.sleep(0)
+                turns += 1
+            await server.shutdown(handles)
+        return turns
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(count_turns()) < 2 * _WAITING / ACCEPTED_A_TURN
+
+
+# --- A connection over TLS inside this process, under uvloop ---------------------------------------------------------
+
+
+#: Turns of the loop in which both sides of a connection end.
+TURNS = 1_000
+
+
+async def ask_once(folder: Path) -> tuple[bytes, list[weakref.ref[Any]]]:
+    """The status line that one request gets, and references to what served it."""
+    chain, key = self_signed(folder)
+    server = Server(Clock(), ServerProtocol)
+    layers: list[weakref.ref[Any]] = []
+
+    def create_layer() -> TlsLayer:
+        state = {"config": server._config, "server_state": server.state, "app_state": {}}
+        layer = TlsLayer(Certificate(chain, key), **state)
+        layers.extend((weakref.ref(layer), weakref.ref(layer._connection)))
+        return layer
+
+    listening = await asyncio.get_running_loop().create_server(create_layer, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    context = ssl.create_default_context(cafile=chain)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    writer.write(b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    listening.close()
+    for _ in range(TURNS):
+        if all(layer() is None for layer in layers):
+            break
+        await asyncio.sleep(0)
+    await server.close()
+    return answer.partition(b"\r\n")[0], layers
+
+
+def test_a_connection_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    # Each has 256 KiB of buffer: memory would grow until a collection.
+    gc.collect()
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            status, layers = runner.run(ask_once(tmp_path))
+    finally:
+        gc.enable()
+    assert status == b"HTTP/1.1 302 Found"
+    assert [layer() for layer in layers] == [None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ import pytest
 
 from doi_proxy.errors import UpstreamTimeout
 from doi_proxy.system.check import MAX_LOOKUPS, look_up, write_address
+from doi_proxy.system.progress import Bar, LineBar, progress, show_duration
+from tests.clock import Clock
 from tests.parts import usual_api
 
 
@@ -85,3 +88,77 @@ def test_a_late_answer_to_a_loop_that_has_ended_is_dropped(silence: threading.Ev
 
     asyncio.run(leave())
     silence.set()
+
+
+# --- The progress line of long commands, and that it is on a terminal alone ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("total", "in_bytes", "line"),
+    [
+        (1_000, False, "warming: 100 of 1,000; 20.0 a second; 0:00:45 left; resolved 90"),
+        (None, False, "warming: 100; 20.0 a second; resolved 90"),
+        (50, False, "warming: 100 of 50; 20.0 a second; 0:00:00 left; resolved 90"),
+        (2_000_000, True, "warming: 0.0 MB of 2.0 MB; 0.0 MB a second; 27:46:35 left; resolved 90"),
+    ],
+)
+def test_the_line_has_the_count_the_pace_and_the_time_left(
+    total: float | None, in_bytes: bool, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, clock = io.StringIO(), Clock()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setenv("COLUMNS", "200")
+    bar = LineBar("warming", total, clock, in_bytes=in_bytes)
+    bar.advance(60)
+    assert stream.getvalue() == "\r\x1b[Kwarming"
+    clock.advance(5.0)
+    bar.describe("resolved 90")
+    bar.advance(40)
+    assert stream.getvalue() == f"\r\x1b[Kwarming\r\x1b[K{line}"
+    bar.clear()
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_a_job_that_goes_on_has_the_pace_of_this_run_and_an_estimate_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, clock = io.StringIO(), Clock()
+    monkeypatch.setattr("sys.stderr", stream)
+    asked: list[tuple[float, float, float]] = []
+
+    def estimate(*known: float) -> float | None:
+        asked.append((known[0], known[1], known[2]))
+        return None if len(asked) == 1 else 70.0
+
+    bar = LineBar("resolving", 1_000, clock, before=800, estimate=estimate)
+    clock.advance(10.0)
+    bar.advance(100)
+    assert stream.getvalue().endswith("resolving: 900 of 1,000; 10.0 a second")
+    clock.advance(10.0)
+    bar.advance(50)
+    assert stream.getvalue().endswith("resolving: 950 of 1,000; 7.5 a second; 0:01:10 left")
+    assert asked == [(100.0, 100.0, 10.0), (150.0, 50.0, 20.0)]
+
+
+def test_the_line_is_drawn_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, clock = io.StringIO(), Clock()
+    monkeypatch.setattr("sys.stderr", stream)
+    bar = LineBar("warming", None, clock)
+    for _ in range(4):
+        clock.advance(0.1)
+        bar.advance(1)
+    assert stream.getvalue() == "\r\x1b[Kwarming\r\x1b[Kwarming: 3; 10.0 a second"
+
+
+def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("warming", 10) as bar:
+        assert type(bar) is Bar
+        bar.advance(10)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0:00:00"), (59.6, "0:01:00"), (3_599.0, "0:59:59"), (90_061.0, "25:01:01")]
+)
+def test_a_duration_has_hours_minutes_and_seconds(seconds: float, text: str) -> None:
+    assert show_duration(seconds) == text

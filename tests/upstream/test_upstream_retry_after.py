@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.upstream.source import read_retry_after
+from doi_proxy.errors import InvalidAnswer
+from doi_proxy.upstream.source import read_agencies, read_retry_after
 from tests.table import table
 
 #: Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 9110, section 5.6.7.
@@ -41,3 +42,36 @@ def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None, sou
 @pytest.mark.parametrize("zone", ["", " GMT", " -0000"])
 def test_a_date_is_utc_wherever_the_machine_is(zone: str) -> None:
     assert read_retry_after(f"Sun, 06 Nov 1994 08:49:37{zone}", THEN - 60) == 60.0
+
+
+# --- Answers of the Which RA service ---------------------------------------------------------------------------------
+
+
+def test_rows_are_read_in_order_without_unknown_members() -> None:
+    body = b'[{"DOI": "10.5240", "RA": "EIDR", "more": 1}, {"DOI": "notadoi", "status": "Invalid DOI"}]'
+    assert read_agencies(body, ["10.5240", "notADoi"]) == [
+        {"DOI": "10.5240", "RA": "EIDR"},
+        {"DOI": "notadoi", "status": "Invalid DOI"},
+    ]
+
+
+@table(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"{}",
+        b"[]",
+        b"[1]",
+        b'[{"DOI":"10.5240"}]',
+        b'[{"DOI":"10.5240","RA":""}]',
+        b'[{"DOI":"10.5240","RA":1}]',
+        b'[{"DOI":"10.9999","RA":"EIDR"}]',
+        b'[{"DOI":"10.5240","RA":"EIDR"},{"DOI":"10.5240","RA":"EIDR"}]',
+        b"[" * 20_000,
+        b'[{"DOI":"\xff","RA":"EIDR"}]',
+    ],
+)
+def test_anything_else_is_no_valid_answer(body: bytes) -> None:
+    with pytest.raises(InvalidAnswer):
+        read_agencies(body, ["10.5240"])

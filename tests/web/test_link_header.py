@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from email.utils import formatdate
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import Environment
 
+from doi_names.name import HandleName
+from doi_proxy.assembly.features import text_folders
+from doi_proxy.cache.entry import FOREVER, Entry
+from doi_proxy.features.branding.branding import sample_context, sample_facts
+from doi_proxy.resolver.resolution import Chain, Origin, Resolution
+from doi_proxy.web.freshness import Countdown, Freshness, JsonCountdown, PageCountdown, RedirectCountdown
+from doi_proxy.web.look import Look, open_look, our_branding
+from doi_proxy.web.request_path import Header, header_lines, http_date
 from doi_proxy.web.responses import MAX_CHARACTERS, link_header
+from handle_protocol.referral import Answer, ResponseCode
 from handle_protocol.value import Location
 from tests.table import table
 from tests.values import value
@@ -108,3 +122,109 @@ async def test_a_page_has_none_of_the_record(proxy: Proxy) -> None:
     links = '<links><location href="http://example.org/cite" rel="cite-as"/></links>'
     proxy.upstream.put(name, [value(1, "10320/links", links)])
     assert (await proxy.get(f"/{name}")).all("link") == [f'<https://doi.org/{name}>; rel="cite-as"']
+
+
+# --- The freshness that counts the seconds is that of an answer that is sent once, and its dates are correct ---------
+
+
+NAME = HandleName("10.1000/182")
+NOW = 1_700_000_000
+KINDS: list[tuple[type, Callable[[Freshness], Callable[[Chain, int], tuple[Header, ...]]]]] = [
+    (RedirectCountdown, lambda freshness: freshness.of_redirect_hit),
+    (JsonCountdown, lambda freshness: freshness.of_json_hit),
+    (PageCountdown, lambda freshness: freshness.of_page),
+]
+
+
+@given(st.integers(0, int(FOREVER)))
+def test_a_date_is_that_of_the_standard_library(seconds: int) -> None:
+    assert http_date(seconds) == formatdate(seconds, usegmt=True).encode()
+
+
+@pytest.mark.parametrize(("countdown", "write"), KINDS, ids=["redirect", "json", "page"])
+@given(
+    # An entry from further ahead is of a clock that was set back, and has no countdown.
+    age=st.floats(-1, 100_000),
+    left=st.floats(0, 10**8),
+    max_age=st.integers(0, 10**6).map(lambda halves: halves / 2),
+    is_verified=st.booleans(),
+    later=st.integers(0, 100),
+)
+def test_the_lines_are_those_of_the_headers_in_each_second(
+    countdown: Callable[[int], Countdown],
+    write: Callable[[Freshness], Callable[[Chain, int], tuple[Header, ...]]],
+    age: float,
+    left: float,
+    max_age: float,
+    is_verified: bool,
+    later: int,
+) -> None:
+    answer = Answer(ResponseCode.SUCCESS, b"[]", is_verified=is_verified)
+    fresh_until = NOW + later + left
+    entry = Entry(NAME.key, answer, NOW - age, fresh_until, fresh_until + 60)
+    counting = countdown(int(max_age))
+    hit = Resolution(NAME, entry, Origin.HIT)
+    pattern = counting.pattern(hit)
+    for now in (NOW, NOW + later):
+        headers = write(Freshness(max_age))(Chain(hit), now)
+        assert pattern % counting.numbers(hit, now) == header_lines(headers)
+
+
+# --- Our own templates: each renders, and is compiled once in a process ----------------------------------------------
+
+
+SAMPLES = {**sample_facts(), **{page: facts for one in text_folders() for page, facts in one.samples().items()}}
+
+
+def our_look() -> Look:
+    return open_look(our_branding(), text_folders(), version="1.2.3")
+
+
+def render(look: Look, page: str, language: str = "en") -> str:
+    return look.render(page, {"t": look.texts(language), **sample_context(SAMPLES[page])})
+
+
+@pytest.mark.parametrize("page", SAMPLES)
+def test_each_template_renders_its_sample(page: str) -> None:
+    assert render(our_look(), page).strip()
+
+
+def test_a_template_is_compiled_once_in_a_process_for_all_languages(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = render(our_look(), "home")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a template is compiled again")
+
+    monkeypatch.setattr(Environment, "compile", refuse)
+    assert render(our_look(), "home") == shown
+    assert render(our_look(), "home", "de") != shown
+
+
+def test_a_page_has_its_own_title_links_and_place_in_a_frame_that_is_kept() -> None:
+    look = our_look()
+    context = {"t": look.texts("en"), **sample_context(SAMPLES["home"])}
+    first = look.render("home", {**context, "title": "<One>"})
+    other = look.render("home", {**context, "title": "Two", "base": "/doi", "links": [], "indexed": True})
+    assert "<title>&lt;One&gt; ·" in first and 'name="robots"' in first
+    assert "<title>Two ·" in other and 'name="robots"' not in other
+    assert 'href="/doi/ra/"' in other and 'href="/ra/"' in first
+    assert first == look.render("home", {**context, "title": "<One>"})
+
+
+@pytest.mark.parametrize("page", SAMPLES)
+def test_a_page_with_texts_compiled_into_it_is_the_page_that_calls_for_them(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = our_look()
+    shown = [render(look, page, language) for language in look.catalogues]
+    monkeypatch.setattr("doi_proxy.web.look._TEXT", re.compile("(never)^"))
+    assert shown == [render(our_look(), page, language) for language in look.catalogues]
+
+
+def test_a_text_with_braces_is_text_and_not_a_template() -> None:
+    branding = replace(our_branding(), texts={"en": {"form.resolve": "{{{{ 7 * 7 }}}} {{% x %}}"}})
+    look = open_look(branding, text_folders(), version="1.2.3")
+    assert "{{ 7 * 7 }} {% x %}" in render(look, "home")
+
+
+# ---  ----------------------------------------------------------------------------------------------------------------

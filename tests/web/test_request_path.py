@@ -9,7 +9,19 @@ from hypothesis import strategies as st
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, Action
 from doi_proxy.web.request import _read_json
-from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
+from doi_proxy.web.request_path import (
+    UNKNOWN_CLIENT,
+    Paths,
+    api_part,
+    client_of,
+    find_route,
+    names_part,
+    read_api_options,
+    read_form_body,
+    read_options,
+    read_query,
+)
+from tests.table import table
 
 
 @pytest.mark.parametrize(
@@ -107,3 +119,100 @@ def test_the_values_of_a_json_body_are_read_as_those_of_a_form() -> None:
         ("auth", "true"), ("pretty", "false"), ("noredirect", ""), ("index", "1"), ("index", "2"),
     )  # fmt: skip
     assert _read_json(b"{}").pairs == ()
+
+
+# --- The network that counts as one client ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.7", "192.0.2.0/24"),
+        ("192.0.2.250", "192.0.2.0/24"),
+        ("::ffff:192.0.2.7", "192.0.2.0/24"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", UNKNOWN_CLIENT),
+        ("unix:", UNKNOWN_CLIENT),
+        ("192.0.2.7, 198.51.100.1", UNKNOWN_CLIENT),
+    ],
+)
+def test_an_address_belongs_to_the_network_of_its_prefix(address: str, client: str) -> None:
+    assert client_of(address) == client
+
+
+def test_the_access_log_has_a_shorter_prefix() -> None:
+    assert client_of("2001:db8:1:2::5", 48) == "2001:db8:1::/48"
+
+
+# --- What kind of path a request is for ------------------------------------------------------------------------------
+
+
+PATHS = Paths(
+    operations=frozenset({b"/healthz", b"/docs", b"/admin/x"}),
+    below=(b"/static/", b"/.well-known/doi-proxy/probe/"),
+    gated_below=(b"/admin/",),
+    own_api={b"/api/parse": "parse"},
+)
+
+
+@table(
+    ("method", "path", "route"),
+    [
+        ("GET", b"/10.1000/182", "resolve"),
+        ("GET", b"/10.", "resolve"),
+        ("GET", b"/doi:10.1000/182", "resolve"),
+        ("GET", b"//", "resolve"),
+        ("GET", b"/apis/10.1000/182", "resolve"),
+        ("GET", b"/doiRA", "resolve"),
+        ("GET", b"/ra", "resolve"),
+        ("GET", b"/openurl/", "resolve"),
+        ("GET", b"/healthz/", "resolve"),
+        ("GET", b"/api/handles/10.1000/182", "api"),
+        ("GET", b"/API/x", "api"),
+        ("DELETE", b"/api", "api"),
+        ("GET", b"/doiRA/10.1000/182", "which_ra"),
+        ("GET", b"/RA/10.1000", "which_ra"),
+        ("GET", b"/openurl", "openurl"),
+        ("GET", b"/", "home"),
+        ("GET", b"", "home"),
+        ("OPTIONS", b"/", "home"),
+        ("POST", b"/", "resolve"),
+        ("POST", b"/healthz", "operation"),
+        ("HEAD", b"/docs", "operation"),
+        ("OPTIONS", b"/healthz", "resolve"),
+        ("GET", b"/static/style.css", "operation"),
+        ("GET", b"/static/nothing", "operation"),
+        ("GET", b"/static/\xff", "resolve"),
+        ("GET", b"/static", "resolve"),
+        ("GET", b"/.well-known/doi-proxy/probe/x//y%2Fz", "operation"),
+        ("GET", b"/.well-known/doi-proxy/probe/\xff", "resolve"),
+        ("GET", b"/.well-known/x", "resolve"),
+        ("OPTIONS", b"/admin/x", "operation"),
+        ("GET", b"/admin/\xff", "operation"),
+        ("GET", b"/admin", "resolve"),
+        ("GET", b"/admin/../10.1000/182", "resolve"),
+        ("POST", b"/admin/x/..", "resolve"),
+        ("GET", b"/admin/./x", "resolve"),
+        ("GET", b"/admin/%2E%2e%2f10.1000/182", "resolve"),
+        ("GET", b"/admin/x%5C..%5cy", "resolve"),
+        ("GET", b"/admin/..;/x", "resolve"),
+        ("GET", b"/admin/..x/...", "operation"),
+        ("GET", b"/admin/entries/10.1000/a..b", "operation"),
+        ("GET", b"/.well-known/doi-proxy/probe/a/../b", "operation"),
+        ("GET", b"/api/parse", "parse"),
+    ],
+)
+def test_a_path_is_of_one_kind(method: str, path: bytes, route: str) -> None:
+    assert find_route(method, path, PATHS) == route
+
+
+def test_a_path_that_is_typed_into_the_form_is_not_one_of_operation() -> None:
+    assert find_route("POST", b"/healthz") == "resolve"
+    assert find_route("POST", b"/static/style.css") == "resolve"
+
+
+def test_the_parts_of_a_path_stay_raw() -> None:
+    assert api_part(b"/API/handles/10.1000%2F182") == b"handles/10.1000%2F182"
+    assert names_part(b"/doiRA/10.1000%2F1,10.1000/2") == b"10.1000%2F1,10.1000/2"
+    assert names_part(b"/ra/") == b""

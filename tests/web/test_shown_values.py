@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import etree
 
+from doi_names.name import HandleName
+from doi_proxy.resolver.target import NameLocations, read_own_locations
 from doi_proxy.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
+    MAX_CONTAINERS_SHOWN,
+    MAX_DEPTH_SHOWN,
+    MAX_MEMBERS_SHOWN,
+    MAX_VALUE_BYTES_SHOWN,
+    MAX_VALUES_SHOWN,
     PERMISSIONS,
+    Members,
+    Outline,
     address_href,
     data_href,
     hexadecimal,
@@ -18,12 +31,15 @@ from doi_proxy.web.shown_values import (
     list_permissions,
     name_href,
     public_handle_url,
+    rows,
     shape,
     visible,
     web_address,
+    write_locations,
 )
-from handle_protocol.value import Data, HandleValue, read_value
+from handle_protocol.value import Data, HandleValue, Location, Locations, Record, read_value
 from tests.table import table
+from tests.values import record
 
 BASE = "https://doi.example"
 #: Begins of addresses, some of which a browser must not open.
@@ -146,3 +162,155 @@ def test_permissions_are_those_whose_bit_is_set_from_the_left() -> None:
 )
 def test_values_of_the_handle_system_itself_are_administrative_and_an_alias_is_not(type_: str, expected: bool) -> None:
     assert is_administrative(value(type_, "x")) is expected
+
+
+# --- `action=showurls`: any locations become well-formed XML, and what XML cannot hold is left out -------------------
+
+
+NAME = HandleName("10.1000/a&b")
+TEXTS = st.text(max_size=8) | st.sampled_from(['"', "'", "<&>", "--", "]]>", "\x00", "\ufffe", "\U0001f600", "\n"])
+NAMES = st.sampled_from(["id", "weight", "country", "href", "href_template", "a b", "1a", "é", "x:y", 'x"y'])
+
+
+def write(record: Record, locations: NameLocations | None = None, *, malformed: Iterable[str] = ()) -> etree._Element:
+    found = locations or NameLocations(malformed=tuple(malformed))
+    return etree.fromstring(write_locations(NAME, record, found))
+
+
+@given(st.lists(st.lists(st.tuples(NAMES, TEXTS), max_size=5, unique_by=lambda pair: pair[0]), max_size=4))
+def test_any_attributes_become_well_formed_xml(attributes: list[list[tuple[str, str]]]) -> None:
+    items = tuple(Location(tuple(one)) for one in attributes)
+    for element in write(record(), NameLocations(of_name=Locations(items), has_loc_value=True)):
+        assert element.tag == "location"
+        assert set(element.attrib) <= {"id", "weight", "country", "href", "href_template"}
+
+
+@given(st.lists(TEXTS, max_size=4))
+def test_any_reason_becomes_a_comment(reasons: list[str]) -> None:
+    root = write(record(), malformed=reasons)
+    assert [isinstance(node, etree._Comment) for node in root] == [True] * len(reasons)
+
+
+def test_a_location_has_its_attributes_in_order_and_its_address_filled_in() -> None:
+    xml = f'<l><location weight="2" id="a" href_template={quoteattr("http://a/{hdl}?x&y")}/></l>'
+    found = record(("10320/loc", xml))
+    (element,) = write(found, read_own_locations(found))
+    assert [*element.attrib][:2] == ["weight", "id"]
+    assert element.get("href") == "http://a/10.1000%2Fa%26b?x&y"
+
+
+@pytest.mark.parametrize("url", ["http://a.example/?a=1&b='2'", "http://a.example/\u00e9"])
+def test_a_url_value_is_a_location(url: str) -> None:
+    (element,) = write(record(("URL", url)))
+    assert element.get("href") == url
+
+
+def test_a_comment_is_cut_at_300_characters() -> None:
+    (comment,) = write(record(), malformed=["x" * 400])
+    assert comment.text == f" not read: {'x' * 300} "
+
+
+def test_a_comment_has_no_signs_of_markup() -> None:
+    (comment,) = write(record(), malformed=["<a> --- b"])
+    assert comment.text == " not read: (a) - - - b "
+
+
+# --- What a values page shows of a record: the bounds of its rows and of their members -------------------------------
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=40,
+)
+
+
+def value_outline(data: Any, index: int = 1) -> HandleValue:
+    return read_value(json.dumps({"index": index, "type": "X", "data": data}).encode())
+
+
+def read_back(shown: Any) -> Any:
+    """The JSON that members came from, if none was left out."""
+    if not isinstance(shown, Members):
+        return shown
+    assert shown.omitted == 0
+    if shown.is_list:
+        return [read_back(inner) for _, inner in shown.shown]
+    return {key: read_back(inner) for key, inner in shown.shown}
+
+
+def write_leaves(content: Any) -> Any:
+    """The JSON with each number, boolean, null and empty container as its text."""
+    if isinstance(content, dict) and content:
+        return {key: write_leaves(inner) for key, inner in content.items()}
+    if isinstance(content, list) and content:
+        return [write_leaves(inner) for inner in content]
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def count(shown: Any) -> int:
+    return sum(1 + count(inner) for _, inner in shown.shown) if isinstance(shown, Members) else 0
+
+
+def nested(depth: int) -> Any:
+    content: Any = "end"
+    for _ in range(depth):
+        content = [content]
+    return content
+
+
+@given(st.lists(JSON, max_size=4).filter(lambda items: len(str(items)) < 400))
+def test_small_and_flat_json_is_shown_whole(items: list[Any]) -> None:
+    outline = Outline()
+    for item in items:
+        if str(item).count("[") + str(item).count("{") <= MAX_DEPTH_SHOWN:
+            assert read_back(outline.members(item)) == write_leaves(item)
+
+
+@given(st.integers(0, 30), st.integers(0, 60))
+def test_the_values_of_a_page_share_their_members(lists: int, length: int) -> None:
+    outline = Outline()
+    shown = [outline.members(["x"] * length) for _ in range(lists)]
+    assert sum(map(count, shown)) == min(lists * length, MAX_MEMBERS_SHOWN)
+    omitted = sum(one.omitted for one in shown if isinstance(one, Members))
+    assert sum(map(count, shown)) + omitted == lists * length
+
+
+def test_items_of_a_list_come_from_the_same_room() -> None:
+    outline = Outline()
+    assert outline.items("a" * (MAX_MEMBERS_SHOWN - 1)).omitted == 0
+    assert outline.items("abc") == Members(((None, "a"),), 2)
+    assert outline.items("abc") == Members((), 3)
+
+
+def test_the_first_levels_are_shown() -> None:
+    shown, levels = Outline().members(nested(MAX_DEPTH_SHOWN + 1)), 0
+    while isinstance(shown, Members) and shown.shown:
+        ((_, shown),) = shown.shown
+        levels += 1
+    assert (levels, shown) == (MAX_DEPTH_SHOWN, Members((), 1))
+
+
+def test_a_page_has_a_limited_number_of_values() -> None:
+    values = [value_outline("x", index) for index in range(MAX_VALUES_SHOWN + 1)]
+    assert [row.value.index for row in rows(values)] == list(range(MAX_VALUES_SHOWN))
+    assert [row.data.value for row in rows(values[:1])] == ["x"]
+
+
+def test_a_value_that_is_too_long_to_parse_is_shown_by_its_length_and_a_text_is_not() -> None:
+    long = value_outline({"format": "key", "value_outline": "x" * MAX_VALUE_BYTES_SHOWN})
+    text = value_outline("x" * MAX_VALUE_BYTES_SHOWN)
+    first, second = rows([long, text])
+    assert (first.data.value, first.omitted_bytes) == (None, len(long.raw))
+    assert (second.data.value, second.omitted_bytes) == (text.text, 0)
+
+
+def test_the_values_of_a_page_share_the_containers_that_are_parsed() -> None:
+    half = value_outline({"format": "key", "value_outline": [[]] * (MAX_CONTAINERS_SHOWN // 2)})
+    small = value_outline({"format": "key", "value_outline": {"kty": "RSA"}})
+    assert [row.omitted_bytes > 0 for row in rows([half, half, small])] == [False, True, False]
+
+
+def test_a_page_has_a_limited_number_of_bytes() -> None:
+    texts = [value_outline("x" * 10_000, index) for index in range(10)]
+    assert len(rows(texts)) == 6

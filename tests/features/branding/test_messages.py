@@ -9,9 +9,9 @@ import pytest
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.branding.branding import MAX_MESSAGES_BYTES as MAX_FILE_BYTES
-from doi_proxy.features.branding.branding import read_messages
+from doi_proxy.features.branding.branding import check_contrast, contrast, read_messages, read_palettes
 from doi_proxy.web.languages import CORE, Catalogue, load_catalogues, read_packaged
-from doi_proxy.web.look import NamedLink
+from doi_proxy.web.look import NamedLink, read_stylesheet
 
 
 def load(tags: tuple[str, ...], folder: Path) -> dict[str, Catalogue]:
@@ -75,3 +75,19 @@ def test_a_file_of_the_institution_that_is_not_utf_8_is_refused(tmp_path: Path) 
     (tmp_path / "en.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match=r"en\.toml: the language file cannot be read"):
         read_messages(("en",), tmp_path, (CORE,))
+
+
+# --- The contrast of the colours -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_background(scheme: str) -> None:
+    check_contrast(read_palettes(read_stylesheet())[scheme], scheme, "accent", "background")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "ratio"),
+    [("#000000", "#ffffff", 21.0), ("#ffffff", "#ffffff", 1.0), ("#767676", "#ffffff", 4.54)],
+)
+def test_the_contrast_is_that_of_wcag(one: str, other: str, ratio: float) -> None:
+    assert round(contrast(one, other), 2) == ratio

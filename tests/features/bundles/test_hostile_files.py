@@ -16,10 +16,11 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.bundles.bundle import BundleEnd, BundleWriter, Checksum, read_bundle
 from doi_proxy.features.bundles.import_bundle import MAX_NAMED_IN_SEED as MAX_NAMED
 from doi_proxy.features.bundles.import_bundle import BundleImport, ImportBounds, Seed
-from tests.cache.entries import entry
+from tests.cache.entries import NOW, bundle, entry, missing
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
+
 
 _LINE: Final = b'{"handle":"10.1000/BAD","responseCode":1,"values":[],%b}\n'
 HOSTILE: Final = {
@@ -79,3 +80,22 @@ async def test_a_seed_is_stored_whole(tmp_path: Path, monkeypatch: pytest.Monkey
     assert stats.store is not None
     assert (stats.store.entries, stats.healthy) == (300, True)
     await cache.close()
+
+
+# --- How long the answers of a seed count ----------------------------------------------------------------------------
+
+
+async def test_a_not_found_ends_with_its_own_ttl_and_only_that_of_a_prefix_is_kept_as_long_as_a_record(
+    tmp_path: Path,
+) -> None:
+    clock, path = Clock(), tmp_path / "seed.ndjson"
+    path.write_bytes(bundle(entry("10.1000/A"), missing("10.1000/B"), missing("10.1000")))
+    memory = MemoryStore(1_000_000, clock=clock)
+    await Seed(path, TieredStore(memory, None, clock=clock, ceiling=1e9), clock, 1_000.0, 30.0).start()
+    served = {}
+    for seconds in (29, 30, 999, 1_000):
+        clock.advance(NOW + seconds - clock())
+        served[seconds] = {found.key async for found in memory.scan() if found.is_usable(clock())}
+        memory.drop_expired()
+        assert memory.entries == (3 if seconds < 30 else 2)
+    assert served == {29: {"10.1000/A", "10.1000/B", "10.1000"}, 30: {"10.1000/A"}, 999: {"10.1000/A"}, 1_000: set()}

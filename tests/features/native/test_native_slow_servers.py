@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.features.native.feature import Native
 from doi_proxy.upstream.budget import SLOW_AFTER, SLOW_PREFIX_SECONDS
 from handle_protocol.site import HealthLimits, ServerHealth
 from tests.clock import Clock
@@ -63,3 +66,22 @@ def test_a_flood_of_slow_servers_takes_bounded_memory() -> None:
         health.record_end(number, SLOW_AFTER, NOW)
     assert len(health._slow) == LIMITS.entries
     assert not health.has_slow_queries(0, NOW) and health.has_slow_queries(199, NOW)
+
+
+# --- When handle servers are an upstream -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_on"),
+    [
+        ({}, False),
+        ({"upstream_url": "hdl:", "upstream_bootstrap": "root.json"}, True),
+        ({"upstream_url": "https://doi.org, hdl://192.0.2.1"}, True),
+        ({"upstream_routes": "10.1000=hdl://192.0.2.1"}, True),
+        ({"upstream_url": "hdl://192.0.2.1", "mode": "sealed"}, False),
+    ],
+)
+def test_a_url_that_begins_with_hdl_turns_it_on_unless_the_resolver_is_sealed(
+    settings: dict[str, Any], is_on: bool
+) -> None:
+    assert Native.is_on(Settings(**settings)) is is_on

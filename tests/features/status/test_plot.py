@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from doi_proxy.features.status.models import DAY, HEIGHT, HOUR, HistoryPoint, plot
+import pytest
+
+from doi_proxy.assembly.features import text_folders
+from doi_proxy.features.status.models import DAY, HEIGHT, HOUR, HistoryPoint, StatusSummary, UpstreamName, plot
+from doi_proxy.features.status.reader import sum_outages
+from doi_proxy.features.status.summary import write_count, write_number, write_sentence, write_share
+from doi_proxy.system.check import MAX_EVENTS, Event, EventLog
+from doi_proxy.web.languages import CORE, load_catalogues
 
 STEP: Final = DAY.step
 WIDTH: Final = DAY.columns
@@ -101,3 +108,120 @@ def test_the_last_hour_has_a_column_a_minute_and_a_row_for_five() -> None:
     assert drawn.down == ((58, 1),)
     assert [label for label, _, _ in drawn.labels] == ["11:15", "11:30", "11:45", "12:00"]
     assert [(row.start, row.names[0], row.down) for row in drawn.rows] == [(NOON - 600, 60, 0), (NOON - 300, 60, 1)]
+
+
+# --- The events of a service: bounded, in order, without names and clients -------------------------------------------
+
+
+def fold(*events: Event) -> list[Event]:
+    log = EventLog()
+    for event in events:
+        log.add(event)
+    return log.read()
+
+
+def test_two_reloads_are_two_events() -> None:
+    assert fold(Event("reload", 100), Event("reload", 101)) == [Event("reload", 100), Event("reload", 101)]
+
+
+def test_purges_in_a_row_are_one_event_with_the_sum_of_their_entries() -> None:
+    purges = [Event("purge", 100 + 5 * number, count=3) for number in range(1_000)]
+    assert fold(*purges) == [Event("purge", 100, 100 + 5 * 999, count=3_000)]
+
+
+def test_an_outage_that_is_reported_again_is_one_event_and_returns_as_another_one() -> None:
+    begun = fold(Event("outage", 100, detail="doi.org"), Event("outage", 100, detail="doi.org"))
+    assert begun == [Event("outage", 100, detail="doi.org")]
+    ended = fold(*begun, Event("outage", 100, 160, "doi.org"))
+    assert ended == [Event("outage", 100, 160, "doi.org")]
+    assert fold(*ended, Event("outage", 165, detail="doi.org")) == begun
+    assert len(fold(*ended, Event("outage", 400, detail="doi.org"))) == 2
+    assert len(fold(*begun, Event("outage", 100, detail="doi.org", cause="upstream-timeout"))) == 2
+
+
+def test_outages_of_two_upstreams_are_two() -> None:
+    events = fold(Event("outage", 100, detail="doi.org"), Event("outage", 100, detail="hdl.handle.net"))
+    assert len(events) == 2
+    assert sum_outages(events, 50.0, 130.0) == 30.0
+    assert sum_outages(fold(Event("outage", 100, 120, "a"), Event("outage", 110, 125, "b")), 0.0, 500.0) == 25.0
+
+
+def test_a_failure_of_the_store_has_an_end_and_is_no_outage_of_an_upstream() -> None:
+    events = fold(Event("store", 100), Event("store", 100, 160))
+    assert events == [Event("store", 100, 160)]
+    assert sum_outages(events, 0.0, 500.0) == 0.0
+
+
+def test_the_oldest_are_dropped() -> None:
+    events = fold(*(Event("reload", 100 * number) for number in range(MAX_EVENTS + 5)))
+    assert len(events) == MAX_EVENTS
+    assert events[0].at == 500
+
+
+def test_an_event_after_the_clock_was_set_back_is_the_newest() -> None:
+    before = [Event("reload", 1_000 + 100 * number) for number in range(MAX_EVENTS)]
+    events = fold(*before, Event("outage", 500, detail="doi.org"), Event("outage", 500, 560, "doi.org"))
+    assert events == [*before[1:], Event("outage", 500, 560, "doi.org")]
+
+
+def test_another_report_of_an_event_leaves_it_in_its_place() -> None:
+    outage, ended = Event("outage", 100, detail="doi.org"), Event("outage", 100, 400, "doi.org")
+    assert fold(outage, Event("reload", 200), ended) == [ended, Event("reload", 200)]
+
+
+def test_outages_in_any_order_have_the_same_sum() -> None:
+    late, early = Event("outage", 110, 125, "b"), Event("outage", 100, 120, "a")
+    assert sum_outages(fold(late, early), 0.0, 500.0) == sum_outages(fold(early, late), 0.0, 500.0) == 25.0
+
+
+# --- Numbers and counts in the languages of the pages ----------------------------------------------------------------
+
+
+PACKAGES = (CORE, *(folder.package for folder in text_folders()))
+TEXTS = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("value", "english", "german", "french"),
+    [
+        (0, "0", "0", "0"),
+        (1.0, "1", "1", "1"),
+        (9.96, "10", "10", "10"),
+        (2.5, "2.5", "2,5", "2,5"),
+        (1_000_000.0, "1,000,000", "1.000.000", "1\u202f000\u202f000"),
+        (1_234.56, "1,235", "1.235", "1\u202f235"),
+    ],
+)
+def test_a_number_has_the_marks_of_its_language(value: float, english: str, german: str, french: str) -> None:
+    languages = ("en", "en-GB", "ja", "de", "de-CH", "es", "fr")
+    expected = [english, english, english, german, german, german, french]
+    assert [write_number(language, value) for language in languages] == expected
+
+
+def test_a_share_is_in_per_cent() -> None:
+    assert [write_share(language, 0.3333) for language in ("en", "de")] == ["33.3%", "33,3\u00a0%"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        (0.5, "0.5 requests a second 0,5 Anfragen je Sekunde 0,5 requête par seconde 0,5 solicitudes por segundo"),
+        (1, "1 request a second 1 Anfrage je Sekunde 1 requête par seconde 1 solicitud por segundo"),
+        (2, "2 requests a second 2 Anfragen je Sekunde 2 requêtes par seconde 2 solicitudes por segundo"),
+        (46, "46 requests a second 46 Anfragen je Sekunde 46 requêtes par seconde 46 solicitudes por segundo"),
+    ],
+)
+def test_a_rate_has_the_plural_of_its_language(rate: float, expected: str) -> None:
+    assert " ".join(write_count(texts, "status.rate", rate) for texts in TEXTS.values()) == expected
+
+
+def test_without_a_request_for_a_name_there_is_no_share() -> None:
+    summary = StatusSummary(
+        state="working",
+        upstreams=[UpstreamName(name="doi.org", state="ok", down_since=None)],
+        down_since=None,
+        requests_per_second=0.0,
+        hit_share=None,
+        failed_share=0.0,
+    )
+    assert write_sentence(TEXTS["en"], summary) == "Working. doi.org answers. 0 requests a second."
