@@ -9,7 +9,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Final
 
-from doi_names.name import HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
 from doi_names.presentation import url_path
 
 MAX_NAMES: Final = 100_000

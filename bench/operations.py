@@ -44,8 +44,9 @@ from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.store.stored_entry import pack, unpack
 from doi_proxy.web.pages import Link, RecordSource
 from doi_proxy.web.request_path import PREPARED
+from handle_protocol.location import read_locations
 from handle_protocol.referral import read_answer
-from handle_protocol.value import read_locations, read_values
+from handle_protocol.value import read_values
 from tests.registry_records import write_registry
 
 #: Repeats the operation `count` times.

@@ -12,7 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 from doi_names.derived import parse
-from doi_names.name import InvalidName, fold
+from doi_names.errors import InvalidName
+from doi_names.name import fold
 from doi_names.presentation import read_typed
 
 

@@ -107,7 +107,7 @@ PURE: Final = ("doi_names", "handle_protocol", *(
 ))  # fmt: skip
 #: What awaits servers: the transports and what is above them. An archive is read from memory, as a file.
 NOT_PURE: Final = tuple(
-    f"handle_protocol.{name}" for name in ("directory", "exchange", "referral", "site", "transport")
+    f"handle_protocol.{name}" for name in ("client", "directory", "exchange", "referral", "site", "transport")
 )
 IMPURE_LIBRARIES: Final = frozenset(
     "anyio asyncio concurrent http httpx io logging multiprocessing os pathlib queue random secrets select "

@@ -21,7 +21,7 @@ import pytest
 from pydantic_core import PydanticUndefined
 
 from bench.journeys import trace_alone
-from doi_names.name import InvalidName
+from doi_names.errors import InvalidName
 from doi_proxy.assembly.features import installed
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.commands.main import create_parser

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal
 
+from doi_names.errors import InvalidName
 from doi_names.find_names import FoundName
-from doi_names.name import DOIName, HandleName, InvalidName, NameWarning, find_warnings
+from doi_names.name import DOIName, HandleName, NameWarning, find_warnings
 from doi_names.presentation import decode, is_marked_handle, read_with_rules
 from doi_names.repair.exploration import read_if_doi
 from doi_names.suggestion import Reading, Suggestion, read_and_suggest

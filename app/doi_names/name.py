@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from string import ascii_lowercase, ascii_uppercase
-from typing import ClassVar, Final
+from typing import Final
+
+from doi_names.errors import EmptyName, ForbiddenCodePoint, NameTooLong, NotADOI
 
 _KINDS: Final = {
     "Cc": "a control character",
@@ -69,57 +71,6 @@ def questionable(text: str) -> Iterator[CodePoint]:
         for place, character in enumerate(text, 1):
             if unicodedata.category(character) in _QUESTIONABLE:
                 yield CodePoint(character, place)
-
-
-class InvalidName(ValueError):
-    """The name cannot be a DOI name."""
-
-    #: The error as one word for programs.
-    token: ClassVar[str] = "invalid-name"
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
-
-    @property
-    def message(self) -> str:
-        """What is wrong, where, and what to do."""
-        return str(self.args[0])
-
-
-class MalformedEscape(InvalidName):
-    """A "%" must be followed by two hexadecimal digits; write a literal percent sign as "%25"."""
-
-    token = "malformed-escape"
-
-
-class NotUTF8(InvalidName):
-    """The bytes of the name are not UTF-8; encode it in UTF-8, then percent-encode it."""
-
-    token = "not-utf-8"
-
-
-class ForbiddenCodePoint(InvalidName):
-    """The name contains a code point that is not allowed in a DOI name."""
-
-    token = "forbidden-code-point"
-
-
-class NameTooLong(InvalidName):
-    """The name is too long."""
-
-    token = "name-too-long"
-
-
-class EmptyName(InvalidName):
-    """The request has no DOI name."""
-
-    token = "empty-name"
-
-
-class NotADOI(InvalidName):
-    """The name is not a DOI name."""
-
-    token = "not-a-doi"
 
 
 #: The longest name accepted, in bytes of UTF-8. ISO 26324 sets no limit; no request line holds more than about this.

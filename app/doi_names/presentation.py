@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from doi_names.name import DOIName, HandleName, InvalidName, MalformedEscape, NotADOI, NotUTF8
+from doi_names.errors import InvalidName, MalformedEscape, NotADOI, NotUTF8
+from doi_names.name import DOIName, HandleName
 from doi_names.repair.prefix import SITE_PAGES
 
 _MALFORMED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import ClassVar, Final, Self
 
-from doi_names.name import InvalidName, NameTooLong
-from handle_protocol import dump as protocol
+from doi_names.errors import InvalidName, NameTooLong
+from handle_protocol import errors as protocol
 
 
 class DoiProxyError(Exception):

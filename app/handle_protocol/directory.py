@@ -14,9 +14,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from handle_protocol import dump as errors
-from handle_protocol import referral
-from handle_protocol.proof_replay import join_proofs
+from handle_protocol import errors, referral
+from handle_protocol.proof import join_proofs
 from handle_protocol.referral import Lead, Lookups, within
 from handle_protocol.site import Root, RootKeeper
 from handle_protocol.wire.message import Response, ResponseStatus, SignedAnswer, Values, decode_response

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from handle_protocol.dump import HandleProtocolError, InvalidRecord, InvalidSite, MalformedMessage
+from handle_protocol.errors import HandleProtocolError, InvalidRecord, InvalidSite, MalformedMessage
 from handle_protocol.referral import ROOT_HANDLE, HandleService, read_answer
 from handle_protocol.value import HandleValue, Record, escape_separators, parse_record
 from handle_protocol.wire import site_value

@@ -6,22 +6,16 @@ So an answer that is about another name or from another service proves nothing.
 from __future__ import annotations
 
 import hashlib
-import json
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from handle_protocol import referral
-from handle_protocol.dump import AnswerMismatch, MalformedMessage, ServerRefused, SignatureInvalid
-from handle_protocol.json_sites import write_json_values
-from handle_protocol.referral import Answer, HandleService, ProvenAnswer, ResponseCode
-from handle_protocol.signature_chain import follow_chain, oldest_version, signed_bytes, verify_signature, write_pem
+from handle_protocol.errors import AnswerMismatch, SignatureInvalid
+from handle_protocol.proof import MAX_ANSWERS
+from handle_protocol.signature import oldest_version, verify_signature
+from handle_protocol.signature_chain import follow_chain
 from handle_protocol.site import select_server
-from handle_protocol.value import parse_record
 from handle_protocol.wire.message import (
     DIGEST_NAMES,
     Filters,
@@ -34,70 +28,10 @@ from handle_protocol.wire.message import (
     Values,
     decode_message,
     decode_response,
-    decode_signature,
     encode_query,
     signed_part,
 )
-from handle_protocol.wire.site_value import FieldReader, encode_count, encode_string
-
-#: Bytes of a proof that is kept. One answer about a record with a key of 4,096 bits and a site has about 2 kB.
-MAX_PROOF_BYTES: Final = 64 * 1024
-#: Answers of a proof. One in use has two to five.
-MAX_ANSWERS: Final = 40
-_SMALLEST_ANSWER: Final = 8
-
-
-def join_proofs(first: Iterable[SignedAnswer], second: Iterable[SignedAnswer]) -> tuple[SignedAnswer, ...]:
-    """The answers of two proofs, each once."""
-    return tuple(dict.fromkeys((*first, *second)))
-
-
-def encode_proof(answers: Sequence[SignedAnswer]) -> bytes | None:
-    """The bytes of a proof in a store. None if it is too large to be kept."""
-    data = encode_count(tuple(answers)) + b"".join(encode_string(a.request) + encode_string(a.answer) for a in answers)
-    return data if len(data) <= MAX_PROOF_BYTES and len(answers) <= MAX_ANSWERS else None
-
-
-def decode_proof(data: bytes) -> tuple[SignedAnswer, ...]:
-    """The answers of a proof. Raises MalformedMessage."""
-    reader = FieldReader(data, "proof")
-    count = reader.count(_SMALLEST_ANSWER, MAX_ANSWERS)
-    answers = tuple(SignedAnswer(reader.string(), reader.string()) for _ in range(count))
-    reader.finish()
-    return answers
-
-
-def read_proof(answer: Answer) -> tuple[SignedAnswer, ...] | None:
-    """The proof of an answer of the cache. None if it has none that can be read."""
-    try:
-        return decode_proof(answer.proof) if isinstance(answer, ProvenAnswer) else None
-    except MalformedMessage:
-        return None
-
-
-def read_response(response: Response | None, *, is_verified: bool) -> Answer:
-    """The answer of a server as an HTTP API has it. Raises ServerRefused, and UnusableAnswer."""
-    proof = encode_proof(response.proof) if is_verified and response is not None and response.proof else None
-
-    def answer(code: ResponseCode, values: bytes = b"[]") -> Answer:
-        if proof is None:
-            return Answer(code, values, is_verified=is_verified)
-        return ProvenAnswer(code, values, is_verified=True, proof=proof)
-
-    if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
-        return answer(ResponseCode.HANDLE_NOT_FOUND)
-    if response.code == ResponseStatus.VALUES_NOT_FOUND:
-        return answer(ResponseCode.VALUES_NOT_FOUND)
-    if response.code != ResponseStatus.SUCCESS or not isinstance(response.body, Values):
-        raise ServerRefused(
-            f"The handle server did not answer about this name, response code {response.code}.",
-            response_code=response.code,
-        )
-    values = write_json_values(response.body.values)
-    if not parse_record(values).values:
-        return answer(ResponseCode.VALUES_NOT_FOUND)
-    return answer(ResponseCode.SUCCESS, values)
-
+from handle_protocol.wire.site_value import FieldReader
 
 _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 _ENDS: Final = (ResponseStatus.SUCCESS, ResponseStatus.HANDLE_NOT_FOUND, ResponseStatus.VALUES_NOT_FOUND)
@@ -238,124 +172,3 @@ def _check_request(response: Response, request: Message, data: bytes) -> None:
         not isinstance(response.body, Values) or response.body.handle.upper() != handle.upper()
     ):
         raise AnswerMismatch("An answer of the proof is about another name.")
-
-
-#: Bytes of a document. One of the largest proof that is kept has 400 kB.
-MAX_DOCUMENT_BYTES: Final = 1024 * 1024
-_RESULTS: Final = {
-    ResponseCode.SUCCESS: "values",
-    ResponseCode.HANDLE_NOT_FOUND: "handle-not-found",
-    ResponseCode.VALUES_NOT_FOUND: "values-not-found",
-}
-_SENTENCES: Final = {
-    "values": "has these {count} values",
-    "handle-not-found": "does not exist",
-    "values-not-found": "has no public values",
-}
-
-
-class _Message(msgspec.Struct):
-    request: str
-    answer: str
-
-
-class _Document(msgspec.Struct):
-    proof: int
-    handle: str
-    time: str
-    root: list[str]
-    messages: list[_Message]
-
-
-_decoder: Final = msgspec.json.Decoder(_Document)
-
-
-def write_proof_document(
-    root: HandleService, answers: Sequence[SignedAnswer], handle: bytes, *, time: str
-) -> dict[str, Any]:
-    """The document of a proof, whose signatures are verified from the root. Raises HandleProtocolError."""
-    links = verify_proof(root, answers, handle)
-    answer = read_response(links[-1].response, is_verified=True)
-    return {
-        "proof": 1,
-        "handle": handle.decode(),
-        "result": _RESULTS[answer.code],
-        "values": msgspec.json.decode(answer.values),
-        "time": time,
-        "expires": _format_time(_expiry(links)),
-        "root": [_encode(signed_answer.answer) for signed_answer in answers if not signed_answer.request],
-        "messages": [_describe(link) for link in links],
-    }
-
-
-def write_proof_of_answer(root: HandleService, text: str, answer: Answer, fetched_at: float) -> bytes:
-    """The document of an answer as JSON. `text` is its name; it arrived at `fetched_at`, in seconds since the epoch.
-
-    Raises HandleProtocolError.
-    """
-    answers = read_proof(answer)
-    if not answers:
-        raise SignatureInvalid("it cannot be read.")
-    # A prefix is a handle with and without its 0.NA/.
-    handle = text.encode() if "/" in text else request_handle(answers[-1])
-    return msgspec.json.encode(write_proof_document(root, answers, handle, time=_format_time(fetched_at)))
-
-
-def verify_document(content: bytes, root: HandleService, at: float) -> str:
-    """What a document proves at a time, in one sentence. The message of a HandleProtocolError says what is wrong."""
-    try:
-        read, document = _decoder.decode(content), json.loads(content)
-        answers = [SignedAnswer(b"", b64decode(answer, validate=True)) for answer in read.root[: MAX_ANSWERS + 1]]
-        for message in read.messages[: MAX_ANSWERS + 1]:
-            request, answer = (b64decode(text, validate=True) for text in (message.request, message.answer))
-            if not request:
-                raise SignatureInvalid("A message of the proof has no request.")
-            answers.append(SignedAnswer(request, answer))
-        handle = read.handle.encode()
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise SignatureInvalid(f"This is not a document of /api/proof: {error}.") from error
-    if read.proof != 1:
-        raise SignatureInvalid("The document has a later form than this release reads.")
-    proven = write_proof_document(root, answers, handle, time=read.time)
-    differs = sorted(name for name in {*proven, *document} if proven.get(name) != document.get(name))
-    if differs:
-        raise SignatureInvalid(f"The member {differs[0]!r} of the document is not what its signed messages say.")
-    if at >= _parse_time(proven["expires"]):
-        raise SignatureInvalid(f"The proof expired at {proven['expires']}; --at TIME asks about an earlier time.")
-    says = _SENTENCES[proven["result"]].format(count=len(proven["values"]))
-    count = len(proven["messages"]) + len(answers) - len(read.messages)
-    return f"{read.handle} {says}: {count} signatures lead from the root to it, until {proven['expires']}."
-
-
-def _format_time(seconds: float) -> str:
-    """Seconds since the epoch as ISO 8601."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _parse_time(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
-
-
-def _expiry(links: Sequence[VerifiedLink]) -> int:
-    return min(link.response.header.expiration for link in links)
-
-
-def _describe(link: VerifiedLink) -> dict[str, str]:
-    response, credential = link.response, link.response.credential
-    if credential is None:
-        raise SignatureInvalid
-    signature = decode_signature(credential.section)
-    return {
-        "handle": link.handle.decode("utf-8", "replace"),
-        "request": _encode(link.message.request),
-        "answer": _encode(link.message.answer),
-        "signed": _encode(signed_bytes(response, credential)),
-        "signature": _encode(signature.signature),
-        "digest": signature.digest_name.decode("ascii", "replace"),
-        "key": write_pem(link.key),
-        "expires": _format_time(response.header.expiration),
-    }
-
-
-def _encode(data: bytes) -> str:
-    return b64encode(data).decode()

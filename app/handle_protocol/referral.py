@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Protocol, TypeVar
 import msgspec
 
 from doi_names.name import MAX_NAME_BYTES, fold
-from handle_protocol.dump import HandleProtocolError, InvalidRecord, MalformedMessage, ServerRefused, ServerTimeout
+from handle_protocol.errors import HandleProtocolError, InvalidRecord, MalformedMessage, ServerRefused, ServerTimeout
 from handle_protocol.value import escape_separators, parse_record
 from handle_protocol.wire.message import Response, SignedAnswer
 from handle_protocol.wire.site_value import Permission, ServiceSite, TtlType, Value, decode_site

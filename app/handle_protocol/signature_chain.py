@@ -11,212 +11,27 @@ from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from struct import Struct
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.dsa import DSAParameterNumbers, DSAPublicKey, DSAPublicNumbers
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
-from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from cryptography.x509 import load_der_x509_certificate
 
 from doi_names.name import PREFIX_RECORDS
-from handle_protocol.dump import (
-    AnswerMismatch,
-    InvalidRecord,
-    MalformedMessage,
-    ServerUnreachable,
-    SignatureInvalid,
-    UnusableAnswer,
-)
+from handle_protocol.errors import InvalidRecord, MalformedMessage, SignatureInvalid, UnusableAnswer
 from handle_protocol.json_sites import read_key, to_wire_value
+from handle_protocol.key import verify_bytes
 from handle_protocol.referral import ROOT_HANDLE, HandleService, read_lead
+from handle_protocol.signature import oldest_version, verify_signature
 from handle_protocol.value import Record, read_value
-from handle_protocol.wire import message
 from handle_protocol.wire.message import (
-    DIGEST_NAMES,
     OpCode,
-    Query,
     Response,
     ResponseStatus,
     Signature,
     Values,
     decode_response,
-    encode_digested,
     encode_value,
 )
-from handle_protocol.wire.site_value import RSA, KeyNumbers, Value, decode_public_key, encode_site
-
-_MAX_EXPONENT_BITS: Final = 64
-
-
-def verify_bytes(signed: bytes, signature: Signature, public_key: bytes) -> None:
-    """Check a signature of `signed`. Raises SignatureInvalid, and MalformedMessage for a key that is not one."""
-    algorithm = _read_algorithm(signature.digest_name)
-    try:
-        key = _load_key(public_key)
-        if isinstance(key, RSAPublicKey):
-            key.verify(signature.signature, signed, PKCS1v15(), algorithm)
-        else:
-            key.verify(signature.signature, signed, algorithm)
-    except InvalidSignature as error:
-        raise SignatureInvalid from error
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise SignatureInvalid(detail=f"{type(error).__name__}: {error}"[:200]) from error
-
-
-def _read_algorithm(name: bytes) -> HashAlgorithm:
-    if name == b"SHA-256":
-        return SHA256()
-    if name in (b"SHA1", b"SHA-1"):
-        return SHA1()  # noqa: S303 - versions below 2.11 sign with it; the caller refuses them or not
-    raise SignatureInvalid(detail=f"the digest {name[:40]!r} is not known")
-
-
-def _load_key(data: bytes) -> RSAPublicKey | DSAPublicKey:
-    key = decode_public_key(data)
-    numbers = _read_numbers(key)
-    # Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.
-    if any(number <= 0 or number.bit_length() > 8_192 for number in numbers):
-        raise SignatureInvalid(detail="a number of the public key is negative or too long")
-    if key.type == RSA:
-        exponent, modulus = numbers
-        if exponent.bit_length() > _MAX_EXPONENT_BITS:
-            raise SignatureInvalid(detail="the exponent of the public key is too long")
-        return RSAPublicNumbers(exponent, modulus).public_key()
-    q, p, g, y = numbers
-    return DSAPublicNumbers(y, DSAParameterNumbers(p, q, g)).public_key()
-
-
-def write_pem(public_key: bytes) -> str:
-    """A public key (the data of an HS_PUBKEY value) as other programs read it (RFC 7468). Raises SignatureInvalid."""
-    return _load_key(public_key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-
-
-def _read_numbers(key: KeyNumbers) -> list[int]:
-    return [int.from_bytes(number, "big", signed=True) for number in key.numbers]
-
-
-def compare_certificate(certificate: bytes, public_key: bytes) -> None:
-    """Compare the key of a certificate (DER) with the server's key in its site value (the data of an HS_PUBKEY value).
-
-    Its names and its dates do not matter: the key is the server's or it is not. Nothing is compared if the site value
-    has no RSA key. Raises ServerUnreachable if the keys differ.
-    """
-    known = _read_rsa(public_key)
-    if known is None:
-        return
-    try:
-        shown = load_der_x509_certificate(certificate).public_key()
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise ServerUnreachable(detail=f"the certificate cannot be read: {error}"[:200]) from error
-    if not isinstance(shown, RSAPublicKey) or shown.public_numbers() != RSAPublicNumbers(*_read_numbers(known)):
-        raise ServerUnreachable(
-            "The certificate of the handle server has another key than its site value.",
-            detail="look for a machine between here and the server that answers in its place",
-        )
-
-
-def _read_rsa(public_key: bytes) -> KeyNumbers | None:
-    try:
-        key = decode_public_key(public_key) if public_key else None
-    except MalformedMessage:
-        # `verify` refuses it when a signature is checked.
-        return None
-    return key if key is not None and key.type == RSA else None
-
-
-#: From this version on, a signature covers the versions and the ids of the envelope.
-ENVELOPE_SIGNED_SINCE: Final = (2, 8)
-#: Up to this version, a signature covers the header and the body alone. What lies between is not known.
-_CONTENT_SIGNED_UNTIL: Final = (2, 5)
-#: From this version on, servers sign with SHA-256, whatever their key is.
-_SHA256_SINCE: Final = (2, 11)
-_SIGNED_ENVELOPE: Final = Struct(">BBBBIII")
-
-
-def check_answer(response: Response, query: Query) -> None:
-    """Compare an answer with its query: ids, operation, digest and handle. Raises AnswerMismatch."""
-    if response.envelope.request_id != query.request_id:
-        raise AnswerMismatch(detail="the request id differs")
-    if response.header.op_code != query.op_code:
-        raise AnswerMismatch(detail=f"the operation is {response.header.op_code}, not {query.op_code}")
-    # Only a challenge opens a session: a failure, which the caller reports.
-    if response.envelope.session_id and response.code != message.ResponseStatus.AUTHENTICATION_NEEDED:
-        raise AnswerMismatch(detail="the answer belongs to a session")
-    if query.flags & message.OpFlag.REQUEST_DIGEST:
-        _check_digest(response, encode_digested(query))
-    if response.code == message.ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
-        raise AnswerMismatch("The handle server's answer is about another name.")
-
-
-def _is_about(response: Response, handle: bytes) -> bool:
-    # Handles are the same if they differ in the case of ASCII letters alone. A site is not about a handle.
-    return not isinstance(response.body, Values) or response.body.handle.upper() == handle.upper()
-
-
-def _check_digest(response: Response, request: bytes) -> None:
-    if response.digest is None:
-        raise AnswerMismatch(detail="the digest of the request is missing")
-    name = DIGEST_NAMES[response.digest.code]
-    if response.digest.digest != hashlib.new(name, request, usedforsecurity=False).digest():
-        raise AnswerMismatch(detail="the digest of the request differs")
-
-
-def oldest_version(site_version: tuple[int, int]) -> tuple[int, int]:
-    """The oldest version in which a server of a site may sign an answer; see `verify_signature`.
-
-    An answer has the version that its query suggests, which is not signed. Servers with a DSA key sign older answers by
-    SHA-1. So one that is older than the site, as its verified record says, was made so on the way.
-    """
-    return max(ENVELOPE_SIGNED_SINCE, min(message.VERSION, site_version))
-
-
-def verify_signature(response: Response, public_key: bytes, *, oldest_version: tuple[int, int]) -> None:
-    """Check that the holder of a key (the data of an HS_PUBKEY value) signed an answer. Raises SignatureInvalid.
-
-    An answer below `oldest_version` is refused. Below ENVELOPE_SIGNED_SINCE the request id is not signed, so an old
-    answer could be replayed. The signature does not name the request: `check_answer` compares its digest.
-    """
-    # It imports a library that only a proxy with handle servers has.
-
-    credential, version = response.credential, response.envelope.version
-    if credential is None or credential.type != message.SIGNED:
-        raise SignatureInvalid("The handle server did not sign its answer.")
-    if version < oldest_version:
-        raise SignatureInvalid(f"The handle server signed its answer in version {version[0]}.{version[1]}, too old.")
-    if not public_key:
-        raise SignatureInvalid("The site value has no public key for the handle server.")
-    try:
-        signature = message.decode_signature(credential.section)
-        if version >= _SHA256_SINCE and signature.digest_name != b"SHA-256":
-            raise SignatureInvalid(detail=f"the digest is {signature.digest_name[:40]!r}")
-        verify_bytes(signed_bytes(response, credential), signature, public_key)
-    except MalformedMessage as error:
-        raise SignatureInvalid(detail=error.detail) from error
-
-
-def signed_bytes(response: Response, credential: message.Credential) -> bytes:
-    """The bytes that the signature of an answer covers. Raises SignatureInvalid if that is not known."""
-    content, envelope = message.signed_part(response.data), response.envelope
-    if envelope.version <= _CONTENT_SIGNED_UNTIL:
-        return content
-    if envelope.version < ENVELOPE_SIGNED_SINCE:
-        raise SignatureInvalid(detail=f"the version is {envelope.version}")
-    head = _SIGNED_ENVELOPE.pack(
-        envelope.major,
-        envelope.minor,
-        envelope.suggested_major,
-        envelope.suggested_minor,
-        envelope.session_id,
-        envelope.request_id,
-        credential.counter,
-    )
-    return head + content
-
+from handle_protocol.wire.site_value import Value, encode_site
 
 #: Answers of one chain: how often all keys of the root can be replaced before the operator gets a new file.
 MAX_ANSWERS: Final = 16

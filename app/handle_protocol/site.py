@@ -18,9 +18,8 @@ from struct import error as StructError
 from typing import Final, Protocol, TypeVar
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
-from handle_protocol import dump as errors
-from handle_protocol import referral
-from handle_protocol.dump import InvalidSite
+from handle_protocol import errors, referral
+from handle_protocol.errors import InvalidSite
 from handle_protocol.referral import Lookups, within
 from handle_protocol.wire import site_value
 from handle_protocol.wire.message import VERSION, Response, SignedAnswer, Values

@@ -8,7 +8,8 @@ import unicodedata
 import pytest
 
 from doi_names.derived import parse
-from doi_names.name import HandleName, NameTooLong
+from doi_names.errors import NameTooLong
+from doi_names.name import HandleName
 from doi_names.presentation import BLANKS, read_path
 from doi_names.repair.ends import without_trailing_punctuation
 from doi_names.repair.surroundings import with_hyphens, without_latex_escapes

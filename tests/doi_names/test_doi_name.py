@@ -8,20 +8,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from doi_names.name import (
-    MAX_NAME_BYTES,
-    DOIName,
-    EmptyName,
-    ForbiddenCodePoint,
-    HandleName,
-    InvalidName,
-    MalformedEscape,
-    NameTooLong,
-    NotADOI,
-    NotUTF8,
-    fold,
-    without_home,
-)
+from doi_names.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NameTooLong, NotADOI, NotUTF8
+from doi_names.name import MAX_NAME_BYTES, DOIName, HandleName, fold, without_home
 from doi_names.presentation import BLANKS, read, read_path, read_typed
 from tests.table import table
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doi_names.derived import parse
-from doi_names.name import DOIName, HandleName, InvalidName, fold
+from doi_names.errors import InvalidName
+from doi_names.name import DOIName, HandleName, fold
 from doi_names.presentation import (
     BLANKS,
     component,

@@ -9,18 +9,13 @@ from ada_url import URL
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doi_names.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NotADOI, NotUTF8
 from doi_names.name import (
     MAX_NAME_BYTES,
     MAX_WARNINGS,
     CodePoint,
     DOIName,
-    EmptyName,
-    ForbiddenCodePoint,
     HandleName,
-    InvalidName,
-    MalformedEscape,
-    NotADOI,
-    NotUTF8,
     find_warnings,
     first_not_graphic,
     questionable,

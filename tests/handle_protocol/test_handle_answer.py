@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handle_protocol.dump import HandleProtocolError, ServerRefused, UnusableAnswer
+from handle_protocol.errors import HandleProtocolError, ServerRefused, UnusableAnswer
 from handle_protocol.referral import Answer, ResponseCode, read_answer
 from handle_protocol.value import read_values, write_values
 from tests.table import table

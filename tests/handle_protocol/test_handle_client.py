@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from handle_protocol.dump import (
+from handle_protocol.client import HandleResolver, PublicServers, service_at
+from handle_protocol.errors import (
     HandleNotFound,
     MalformedMessage,
     ServerRefused,
@@ -15,7 +16,6 @@ from handle_protocol.dump import (
     ServiceNotFound,
     SignatureInvalid,
 )
-from handle_protocol.exchange import HandleResolver, PublicServers, service_at
 from handle_protocol.referral import HandleService
 from handle_protocol.wire.site_value import Value
 from tests.handle_protocol.certificates import new_key, serve_tls

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from handle_protocol.value import (
+from handle_protocol.location import (
     MAX_WEIGHT,
     MAX_XML_BYTES,
     NO_LOCATIONS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handle_protocol.dump import UnusableAnswer
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.value import Record, RecordCache, read_values, write_values
 from tests.cache.entries import NOW
 

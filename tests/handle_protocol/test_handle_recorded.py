@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from handle_protocol.dump import AnswerTooLarge, MalformedMessage
+from handle_protocol.errors import AnswerTooLarge, MalformedMessage
 from handle_protocol.json_sites import write_json_values
 from handle_protocol.wire.message import (
     DIGEST_NAMES,

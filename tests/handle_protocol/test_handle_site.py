@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
-from handle_protocol.dump import InvalidSite, UnusableAnswer
+from handle_protocol.errors import InvalidSite, UnusableAnswer
 from handle_protocol.json_sites import (
     MAX_BOOTSTRAP_BYTES,
     read_bootstrap,

@@ -9,25 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handle_protocol.dump import ServerRefused, UnusableAnswer
-from handle_protocol.referral import read_answer
-from handle_protocol.value import (
-    DEFAULT_TTL,
-    Data,
-    HandleValue,
+from handle_protocol.errors import ServerRefused, UnusableAnswer
+from handle_protocol.location import (
     Location,
     Locations,
     MalformedLocations,
-    Namespace,
-    Ttl,
     fill_template,
     read_locations,
-    read_namespace,
-    read_ttl,
-    read_value,
-    read_values,
     split_handles,
 )
+from handle_protocol.namespace import Namespace, read_namespace
+from handle_protocol.referral import read_answer
+from handle_protocol.value import DEFAULT_TTL, Data, HandleValue, Ttl, read_ttl, read_value, read_values
 from tests.table import table
 from tests.values import record
 

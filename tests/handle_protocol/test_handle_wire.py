@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from handle_protocol.dump import AnswerTooLarge, MalformedMessage, UnusableAnswer
+from handle_protocol.errors import AnswerTooLarge, MalformedMessage, UnusableAnswer
 from handle_protocol.json_sites import write_json_values
 from handle_protocol.value import MAX_VALUES, read_values
 from handle_protocol.wire.message import (

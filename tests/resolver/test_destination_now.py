@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from doi_names.name import HandleName, NotADOI
+from doi_names.errors import NotADOI
+from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind

@@ -35,8 +35,8 @@ from doi_proxy.resolver.resolution import (
 )
 from doi_proxy.resolver.target import LocationChoice, choose_location, matches
 from doi_proxy.web.languages import CORE, read_all
+from handle_protocol.location import Location
 from handle_protocol.referral import Answer, ResponseCode
-from handle_protocol.value import Location
 from tests.table import table
 
 HANDBOOK = 'DOI Handbook, section "Resolution"'

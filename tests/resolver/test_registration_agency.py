@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from doi_names.name import HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry, expire_unverified
 from doi_proxy.errors import AliasChainTooLong, UpstreamTimeout
 from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa

@@ -147,7 +147,7 @@ async def several_turns() -> None:
 async def eventually(holds: Callable[[], bool]) -> None:
     """Let time pass until something holds."""
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - the parts under test have no event for their end
+        while not holds():  # noqa: ASYNC110 - neither a file nor the captured output has an event
             await asyncio.sleep(0.001)
 
 

@@ -26,8 +26,8 @@ from doi_proxy.resolver.target import (
     web_target,
 )
 from doi_proxy.upstream.source import UpstreamQuery
+from handle_protocol.location import Location
 from handle_protocol.referral import Answer, ResponseCode
-from handle_protocol.value import Location
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_resolver
 from tests.table import table

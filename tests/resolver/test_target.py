@@ -22,8 +22,9 @@ from doi_proxy.resolver.target import (
     read_unconditional_target,
     unconditional_target,
 )
-from handle_protocol.dump import UnusableAnswer
-from handle_protocol.value import MAX_LOCATIONS, Location, Locations, Record, read_locations, read_values
+from handle_protocol.errors import UnusableAnswer
+from handle_protocol.location import MAX_LOCATIONS, Location, Locations, read_locations
+from handle_protocol.value import Record, read_values
 from tests.table import table
 from tests.values import record
 

@@ -19,7 +19,7 @@ from doi_proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from doi_proxy.features.native.root_file import ForeignAnswer, UnreadableMessage
+from doi_proxy.features.native.errors import ForeignAnswer, UnreadableMessage
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.client import MAX_ANSWER_BYTES, HandleClient
 from doi_proxy.upstream.guard import RoutedSource

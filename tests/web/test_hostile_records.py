@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handle_protocol.value import MAX_LOCATIONS
+from handle_protocol.location import MAX_LOCATIONS
 from tests.examples import examples
 from tests.table import table
 from tests.upstream.faults import FAULTS, Asked, Peer, send

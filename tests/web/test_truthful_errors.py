@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from doi_names.name import InvalidName, NotADOI
+from doi_names.errors import InvalidName, NotADOI
 from doi_proxy.assembly.features import text_folders
 from doi_proxy.errors import CouldNotVerify, PrefixDenied, as_failure
 from doi_proxy.web.languages import CORE, load_catalogues

@@ -15,8 +15,9 @@ from typing import Any, Final
 from zlib import crc32
 
 from doi_names.derived import derive, list_variants, parse
+from doi_names.errors import InvalidName
 from doi_names.find_names import find_names
-from doi_names.name import DOIName, HandleName, InvalidName
+from doi_names.name import DOIName, HandleName
 from doi_names.presentation import BLANKS, read_exact, read_path, read_typed, url_path
 from doi_names.suggestion import MAX_SUGGESTIONS, read_and_suggest
 from doi_proxy.assembly.core import open_cache
@@ -37,7 +38,7 @@ from doi_proxy.features.registry.json_values import (
     detect_format,
 )
 from doi_proxy.features.registry.sqlite_blocks import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
-from doi_proxy.features.texts.http import write_line
+from doi_proxy.features.texts.parsed_line import write_line
 from doi_proxy.list_formats.bibtex import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader, expand
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListReader, ReadItem
@@ -45,14 +46,16 @@ from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.resolution import Client
 from doi_proxy.resolver.target import choose_location
 from doi_proxy.store.stored_entry import compress, pack, unpack
-from doi_proxy.upstream.source import read_retry_after
+from doi_proxy.upstream.retry_after import read_retry_after
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import negotiate
 from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
-from handle_protocol.dump import HandleProtocolError, MalformedMessage
+from handle_protocol.errors import HandleProtocolError, MalformedMessage
 from handle_protocol.json_sites import write_json_values
+from handle_protocol.location import MalformedLocations, read_locations
+from handle_protocol.namespace import read_namespace
 from handle_protocol.referral import Answer, ResponseCode, read_answer
-from handle_protocol.value import MalformedLocations, read_locations, read_namespace, read_values, write_values
+from handle_protocol.value import read_values, write_values
 from handle_protocol.wire.message import (
     ENVELOPE_BYTES,
     AnswerText,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from doi_names.name import DOIName, HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read
 from doi_names.repair import ends, prefix, surroundings
 from doi_names.repair import ends as sici

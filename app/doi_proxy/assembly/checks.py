@@ -15,7 +15,7 @@ from doi_proxy.assembly.settings import Settings, validate
 from doi_proxy.assembly.settings.sources import SourcedValue
 from doi_proxy.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
 from doi_proxy.features.feature import require_libraries
-from doi_proxy.store.file import find_store_file
+from doi_proxy.store.url import find_store_file
 from doi_proxy.system.check import Check, Finding, Inspection
 from doi_proxy.system.options import redact
 from doi_proxy.upstream import upstream_log

@@ -12,7 +12,7 @@ from doi_proxy.assembly.core import describe_left_file, open_cache
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, StoreError
-from doi_proxy.store.file import find_store_file
+from doi_proxy.store.url import find_store_file
 from doi_proxy.system.options import redact
 
 if TYPE_CHECKING:

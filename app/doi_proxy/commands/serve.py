@@ -23,7 +23,7 @@ from doi_proxy.main import create
 from doi_proxy.server import http_server
 from doi_proxy.server.listening import UNIX, listen, listen_at
 from doi_proxy.server.tls import Certificate, find_certificate_problems
-from doi_proxy.store.file import find_store_file
+from doi_proxy.store.url import find_store_file
 from doi_proxy.system.check import Inspection, find_deprecated
 from doi_proxy.web.application import Application
 

@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from doi_names.name import HandleName, InvalidName, NotUTF8
+from doi_names.errors import InvalidName, NotUTF8
+from doi_names.name import HandleName
 from doi_names.presentation import read_typed
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.options import MAX_SHOWN

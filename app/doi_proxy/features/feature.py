@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.cache.tiered import TieredStore
-    from doi_proxy.endpoints.operators import FairLock, OperatorGate
+    from doi_proxy.endpoints.fair_lock import FairLock
+    from doi_proxy.endpoints.operators import OperatorGate
     from doi_proxy.features.command import Importer
     from doi_proxy.resolver.destination import Destinations
     from doi_proxy.resolver.prefix_chain import PrefixChain
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from doi_proxy.resolver.resolver import Resolver
     from doi_proxy.server.connections import Connections
     from doi_proxy.server.prepared_answers import PreparedAnswers
-    from doi_proxy.store.file import Opener
+    from doi_proxy.store.url import Opener
     from doi_proxy.system.check import EventLog, Finding, Inspection, Meter, Service
     from doi_proxy.system.options import Settings, SettingsGroup
     from doi_proxy.upstream.budget import Budget, TokenBucket

@@ -15,7 +15,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from doi_proxy.endpoints.operators import HoldTurn
+from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.errors import ConfigurationError, RequestTooLarge, UnreadableList, UnsupportedBody
 from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.bibtex import expand
@@ -25,7 +25,7 @@ from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListReader, Utf8S
 from doi_proxy.list_formats.reference_names import locate_references, read_reference_items
 from doi_proxy.system.files import STANDARD_INPUT, open_input
 from doi_proxy.system.options import MAX_SHOWN
-from doi_proxy.web import request_path as media_types
+from doi_proxy.web import media_types
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
 

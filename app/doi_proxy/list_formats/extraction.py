@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.endpoints.operators import HoldTurn
+from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.errors import RequestTooLarge, UnreadableList
 from doi_proxy.list_formats.lines import Utf8Stream, open_decoder
-from doi_proxy.web import request_path as media_types
+from doi_proxy.web import media_types
 
 #: Media types of texts. Their formats are not parsed: a name is found wherever it stands.
 TEXT_TYPES: Final = (

@@ -14,7 +14,7 @@ from doi_proxy.list_formats import bibtex as tagged
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListItem, ListReader, ReadItem, open_decoder
-from doi_proxy.web import request_path as media_types
+from doi_proxy.web import media_types
 
 
 class RunningTextReader:

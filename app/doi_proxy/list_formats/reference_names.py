@@ -10,7 +10,7 @@ from typing import Final
 
 from doi_names.derived import derive
 from doi_names.find_names import MAX_NAME_CHARACTERS, FoundName, find_names
-from doi_proxy.endpoints.operators import HoldTurn
+from doi_proxy.endpoints.fair_lock import HoldTurn
 from doi_proxy.list_formats.extraction import find_names_of
 from doi_proxy.list_formats.lines import (
     MAX_ENTRY_CHARACTERS,

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from doi_names.name import HandleName, InvalidName, NotADOI
+from doi_names.errors import InvalidName, NotADOI
+from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_proxy.errors import FAILURES
 from doi_proxy.resolver.prefix_chain import PrefixChain
@@ -47,7 +48,8 @@ from doi_proxy.resolver.target import (
     read_own_locations,
     read_unconditional_target,
 )
-from handle_protocol.value import Location, Record
+from handle_protocol.location import Location
+from handle_protocol.value import Record
 
 _NO_NEGOTIATION: Final = Negotiation()
 #: The addresses of doi.org's proxy. An institution that has one of them has them all.

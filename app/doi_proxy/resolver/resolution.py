@@ -16,11 +16,12 @@ from typing import Final, Protocol, TypeGuard
 
 import msgspec
 
-from doi_names.name import HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry, loses_proof
 from doi_proxy.errors import AliasChainTooLong, CouldNotVerify, as_unverified
 from doi_proxy.upstream.source import ClientNetwork, Priority, Verification
-from handle_protocol.dump import UnusableAnswer
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.referral import Answer, ResponseCode
 from handle_protocol.value import Record, parse_record
 

@@ -26,24 +26,20 @@ from doi_proxy.resolver.resolution import (
     ResolveOptions,
     name_media_type,
 )
-from handle_protocol.value import (
+from handle_protocol.location import (
     MAX_LOCATIONS,
     MAX_NETWORKS,
     NO_LOCATIONS,
     REDIRECT_STATUSES,
-    HandleValue,
     Location,
     Locations,
     MalformedLocations,
-    Record,
     is_true_setting,
     merge_locations,
     parse_number,
     read_locations,
-    read_outline,
-    read_text,
-    read_values,
 )
+from handle_protocol.value import HandleValue, Record, read_outline, read_text, read_values
 
 #: Limit of the methods in a record. The rest is ignored.
 _MAX_METHODS: Final = 20

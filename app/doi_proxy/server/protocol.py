@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, Protocol, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from doi_proxy.server import listening as proxies
 from doi_proxy.server import plain_head as framing
+from doi_proxy.server import proxies
 from doi_proxy.server.connections import BODY_RATE, Connections, Phase, Reason
 from doi_proxy.server.listening import is_host, split_absolute
 from doi_proxy.server.plain_head import ORIGIN_FORM, ReadingFlow, RequestStream, keep_alive_after_body, refusal

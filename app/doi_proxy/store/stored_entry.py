@@ -16,7 +16,7 @@ from doi_proxy.errors import DamagedEntry
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.resolver.target import TARGET_RULES, read_unconditional_target, web_target
 from doi_proxy.system.files import read_package_file
-from handle_protocol.dump import UnusableAnswer
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.referral import Answer, ProvenAnswer, ResponseCode
 
 

@@ -11,7 +11,8 @@ from typing import Final, Literal
 import msgspec
 from msgspec import structs
 
-from doi_names.name import EmptyName, HandleName, InvalidName, NotADOI
+from doi_names.errors import EmptyName, InvalidName, NotADOI
+from doi_names.name import HandleName
 from doi_names.presentation import read_exact, read_path
 from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failure
 from doi_proxy.resolver.resolution import CACHED, Chain, Resolution, ResolveOptions

@@ -13,7 +13,8 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from doi_names.name import EmptyName, HandleName, NameTooLong
+from doi_names.errors import EmptyName, NameTooLong
+from doi_names.name import HandleName
 from doi_names.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed, url_path
 from doi_proxy import errors
 from doi_proxy.web import redirect as which_ra

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from doi_names.name import HandleName, NotADOI
+from doi_names.errors import NotADOI
+from doi_names.name import HandleName
 from doi_proxy import errors
 from doi_proxy.errors import CouldNotVerify, DoiProxyError, TooManyRequests, list_errors
 from doi_proxy.resolver.resolution import Resolution

@@ -15,7 +15,8 @@ from doi_proxy.errors import InvalidParameter, RequestTooLarge
 from doi_proxy.web import request_path
 from doi_proxy.web.freshness import CACHE_CONTROL
 from doi_proxy.web.languages import choose_language
-from doi_proxy.web.request_path import JSON, Header
+from doi_proxy.web.media_types import JSON
+from doi_proxy.web.request_path import Header
 from doi_proxy.web.responses import Message, Receive, Scope, Send
 
 _BOUNDARY: Final = re.compile(r'multipart/form-data\s*;.*boundary="?([^\s";,]{1,70})', re.IGNORECASE | re.DOTALL)

@@ -85,19 +85,6 @@ def _day(days: int) -> bytes:
     return formatdate(days * 86_400, usegmt=True).encode()[:-12]
 
 
-BIBTEX: Final = "text/x-bibtex"
-CSV: Final = "text/csv"
-DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-HTML: Final = "text/html"
-JAVASCRIPT: Final = "application/javascript"
-JSON: Final = "application/json"
-NDJSON: Final = "application/x-ndjson"
-PROBLEM: Final = "application/problem+json"
-RIS: Final = "application/x-research-info-systems"
-TEXT: Final = "text/plain"
-XML: Final = "text/xml"
-
-
 #: Longer paths and queries are refused with 414; browsers and front proxies stop at 8 KiB or so.
 MAX_REQUEST_TARGET_BYTES: Final = 32_768
 #: Parameters after this many are ignored.

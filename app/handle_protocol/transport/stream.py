@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar, cast
 
-from handle_protocol import dump as errors
-from handle_protocol.dump import HandleProtocolError, ServerUnreachable
+from handle_protocol import errors
+from handle_protocol.errors import HandleProtocolError, ServerUnreachable
 from handle_protocol.site import Candidate, Endpoint
 from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope
 

@@ -11,7 +11,7 @@ import asyncio
 import socket
 from typing import Final
 
-from handle_protocol import dump as errors
+from handle_protocol import errors
 from handle_protocol.site import Candidate, Endpoint
 from handle_protocol.transport.stream import REQUEST_ID, translate_socket_error
 from handle_protocol.wire.message import (

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from handle_protocol.dump import AnswerTooLarge, MalformedMessage
+from handle_protocol.errors import AnswerTooLarge, MalformedMessage
 from handle_protocol.wire import site_value as fields
 from handle_protocol.wire.site_value import (
     I32,

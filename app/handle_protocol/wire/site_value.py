@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from handle_protocol.dump import AnswerTooLarge, MalformedMessage
+from handle_protocol.errors import AnswerTooLarge, MalformedMessage
 from handle_protocol.value import MAX_VALUES
 
 U8: Final = Struct(">B")

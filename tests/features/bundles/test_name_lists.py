@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from doi_names.name import HandleName, InvalidName, NotADOI
+from doi_names.errors import InvalidName, NotADOI
+from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.bundles.bundle import Refused, to_line

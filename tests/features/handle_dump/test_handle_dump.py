@@ -15,7 +15,8 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
-from handle_protocol.dump import MAX_RECORD_BYTES, InvalidDump, read_dump
+from handle_protocol.dump import MAX_RECORD_BYTES, read_dump
+from handle_protocol.errors import InvalidDump
 from handle_protocol.json_sites import write_json_values
 from handle_protocol.signature_chain import encode_signed
 from handle_protocol.wire.message import encode_references, encode_value

@@ -17,7 +17,7 @@ from doi_proxy.networks.allowed_addresses import AllowedAddresses
 from doi_proxy.upstream.guard import Breaker
 from doi_proxy.upstream.source import UpstreamQuery, Verification
 from handle_protocol.directory import Directory
-from handle_protocol.dump import HandleProtocolError, QueryNotAdmitted
+from handle_protocol.errors import HandleProtocolError, QueryNotAdmitted
 from handle_protocol.exchange import Clocks, Purpose, QueryLimits, ServiceClient
 from handle_protocol.referral import DirectoryLimits, HandleService, Lookups
 from handle_protocol.site import Candidate, Endpoint, HealthLimits, ServerHealth

@@ -19,7 +19,7 @@ from doi_proxy.features.native import direct
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
 from doi_proxy.features.native.opening import QueryTokens, open_native
 from doi_proxy.networks.allowed_addresses import AllowedAddresses
-from handle_protocol.dump import MalformedMessage, ServerUnreachable
+from handle_protocol.errors import MalformedMessage, ServerUnreachable
 from handle_protocol.referral import HandleService, Question, ResponseCode
 from handle_protocol.site import ServerHealth, rank_candidates
 from handle_protocol.wire.message import AnswerText, Envelope, Header, OpCode, Response

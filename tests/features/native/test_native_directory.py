@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from handle_protocol.dump import QueryNotAdmitted, ServerTimeout, ServiceNotFound, SignatureInvalid
+from handle_protocol.errors import QueryNotAdmitted, ServerTimeout, ServiceNotFound, SignatureInvalid
 from handle_protocol.referral import read_lead
 from handle_protocol.wire.message import ResponseStatus
 from handle_protocol.wire.site_value import Permission, Server, ServiceSite, TtlType, Value, encode_site

@@ -18,7 +18,7 @@ from doi_proxy.errors import (
     UpstreamUnreachable,
     as_failure,
 )
-from doi_proxy.features.native.root_file import (
+from doi_proxy.features.native.errors import (
     ForeignAnswer,
     HandleServerUnreachable,
     NoResponsibleService,
@@ -26,8 +26,8 @@ from doi_proxy.features.native.root_file import (
     as_failure_of_server,
     translated_errors,
 )
-from handle_protocol import dump as protocol
-from handle_protocol.dump import HandleProtocolError
+from handle_protocol import errors as protocol
+from handle_protocol.errors import HandleProtocolError
 
 #: What the service has for each error that its sources raise as it is.
 KINDS: Final[dict[type[HandleProtocolError], type[CouldNotVerify]]] = {

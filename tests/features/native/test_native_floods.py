@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 
 from doi_proxy.errors import UpstreamTimeout
-from handle_protocol.dump import MalformedMessage, ServerUnreachable
+from handle_protocol.errors import MalformedMessage, ServerUnreachable
 from handle_protocol.transport.udp import Strangers, _Packets
 from handle_protocol.wire.message import (
     NO_REQUEST_ID,

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.native.root_file import as_failure_of_server
-from handle_protocol.dump import (
+from doi_proxy.features.native.errors import as_failure_of_server
+from handle_protocol.errors import (
     HandleProtocolError,
     RootPaused,
     ServerRefused,

@@ -18,14 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
 from doi_proxy.errors import OversizedAnswer, UnprovenAnswer, UpstreamRefused, UpstreamUnreachable
-from doi_proxy.features.native.root_file import (
-    DirectoryLog,
-    HandleServerUnreachable,
-    NoResponsibleService,
-    RootFile,
-    root_file_path,
-)
-from handle_protocol.dump import ServerTimeout, SignatureInvalid, UnusableAnswer
+from doi_proxy.features.native.errors import HandleServerUnreachable, NoResponsibleService
+from doi_proxy.features.native.root_file import DirectoryLog, RootFile, root_file_path
+from handle_protocol.errors import ServerTimeout, SignatureInvalid, UnusableAnswer
 from handle_protocol.referral import ROOT_HANDLE, Answer, HandleService, ResponseCode
 from handle_protocol.signature_chain import MAX_ANSWERS, extend_chain, follow_chain
 from handle_protocol.value import MAX_VALUES
@@ -255,7 +250,7 @@ async def test_a_new_key_of_the_root_counts_after_a_restart(tmp_path: Path) -> N
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - a file has no event
+        while not condition():  # noqa: ASYNC110 - the tasks of a directory have no event
             await asyncio.sleep(0.1)
 
 

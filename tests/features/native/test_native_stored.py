@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from handle_protocol.dump import ServerUnreachable, SignatureInvalid
+from handle_protocol.errors import ServerUnreachable, SignatureInvalid
 from handle_protocol.json_sites import read_service_values, write_json_values
 from handle_protocol.referral import Answer, ResponseCode
 from handle_protocol.value import read_values

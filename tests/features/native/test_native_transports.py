@@ -12,8 +12,8 @@ import pytest
 from doi_proxy.errors import UpstreamUnreachable
 from doi_proxy.features.native import direct
 from doi_proxy.features.native.direct import NativeSource
-from doi_proxy.features.native.root_file import ForeignAnswer
-from handle_protocol.dump import ServerTimeout
+from doi_proxy.features.native.errors import ForeignAnswer
+from handle_protocol.errors import ServerTimeout
 from handle_protocol.referral import Question, ResponseCode
 from handle_protocol.site import HealthLimits
 from handle_protocol.transport.udp import FIRST_WAIT

@@ -13,7 +13,7 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.native.root_file import RootFile, ServiceRecords
 from doi_proxy.resolver.resolution import TtlPolicy
 from handle_protocol.directory import Directory
-from handle_protocol.dump import HandleProtocolError
+from handle_protocol.errors import HandleProtocolError
 from handle_protocol.referral import HandleService, Lookups, Question
 from handle_protocol.wire.message import AnswerText, Envelope, Header, OpCode, Response, ResponseStatus, Values
 from handle_protocol.wire.site_value import Interface, Server, ServiceSite, Value, encode_site

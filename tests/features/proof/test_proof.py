@@ -13,9 +13,10 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
-from handle_protocol.dump import HandleProtocolError
+from handle_protocol.errors import HandleProtocolError
 from handle_protocol.json_sites import read_bootstrap
-from handle_protocol.proof_replay import MAX_PROOF_BYTES, verify_document
+from handle_protocol.proof import MAX_PROOF_BYTES
+from handle_protocol.proof_document import verify_document
 from handle_protocol.wire.site_value import ServiceSite, Value, encode_site
 from tests.handle_protocol.keys import dsa_key, public_bytes
 from tests.handle_protocol.server import HandleServer, write_bootstrap

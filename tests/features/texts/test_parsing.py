@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_names.derived import parse
-from doi_names.name import MAX_NAME_BYTES, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import MAX_NAME_BYTES
 from doi_names.presentation import read_typed
-from doi_proxy.features.texts.http import to_object
+from doi_proxy.features.texts.parsed_line import to_object
 from tests.table import table
 
 BASE = "https://doi.example.org/sub"

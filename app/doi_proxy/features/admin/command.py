@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from doi_names.name import HandleName, NotADOI
+from doi_names.errors import NotADOI
+from doi_names.name import HandleName
 from doi_proxy.errors import FAILURES, ConfigurationError, CouldNotVerify, DoiProxyError
 from doi_proxy.features.admin.http import describe_entry
 from doi_proxy.features.command import (

@@ -16,7 +16,8 @@ from fastapi import FastAPI, Path, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.exceptions import HTTPException
 
-from doi_names.name import HandleName, InvalidName, NotADOI
+from doi_names.errors import InvalidName, NotADOI
+from doi_names.name import HandleName
 from doi_names.presentation import read_path, read_typed
 from doi_proxy.cache.entry import Entry
 from doi_proxy.endpoints.operators import DeferredRoute, add_errors, audit
@@ -26,7 +27,7 @@ from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.limits.feature import Limits
 from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.resolution import Conditions, Origin
-from doi_proxy.web.request_path import PROBLEM
+from doi_proxy.web.media_types import PROBLEM
 from handle_protocol.referral import ResponseCode
 
 #: Seconds for which a client can be denied. Beyond that, `client_deny_file` is the place.

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from typing import Any, Final
 
-from doi_names.name import HandleName, NotADOI, fold
+from doi_names.errors import NotADOI
+from doi_names.name import HandleName, fold
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.store import EVERYTHING, NOT_FOUND, StoreStats
 from doi_proxy.cache.tiered import TieredStore

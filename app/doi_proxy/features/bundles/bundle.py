@@ -21,11 +21,12 @@ from typing import BinaryIO, Final, Self, cast
 
 import msgspec
 
-from doi_names.name import HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.system.files import STANDARD_OUTPUT, Replacement, is_replaceable, open_null, open_output
-from handle_protocol.dump import UnusableAnswer
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.referral import Answer, ResponseCode
 from handle_protocol.value import read_values
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TextIO
 
-from doi_names.name import DOIName, HandleName, InvalidName, NotUTF8
+from doi_names.errors import InvalidName, NotUTF8
+from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read_typed
 from doi_proxy import errors
 from doi_proxy.cache.tiered import TieredStore

@@ -18,7 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Final, NamedTuple
 
-from doi_names.name import HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.command import CommandContext, Importer, refuse_options
 from doi_proxy.features.feature import require_libraries
@@ -30,7 +31,8 @@ from doi_proxy.system.files import Replacement, explain_failure, list_toml_files
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.toml_text import FileProblem
-from handle_protocol.dump import DumpRecord, InvalidDump, MalformedMessage, SignatureInvalid, read_dump
+from handle_protocol.dump import DumpRecord, read_dump
+from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
 
 _MAX_KEYS_BYTES: Final = 16 * 1024 * 1024
 _MAX_SIGNATURES: Final = 10

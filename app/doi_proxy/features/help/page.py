@@ -11,7 +11,8 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
-from doi_names.name import HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
 from doi_names.presentation import read_path, url_path
 from doi_proxy.endpoints.operators import language_of, no_file, own_page
 from doi_proxy.errors import CouldNotVerify, PrefixDenied

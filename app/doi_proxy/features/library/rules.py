@@ -11,7 +11,8 @@ from typing import Any, Final, NoReturn
 
 import ada_url
 
-from doi_names.name import HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
 from doi_proxy.features.library import copy
 from doi_proxy.features.library.copy import PLACEHOLDERS, LibraryService, host_of
 from doi_proxy.resolver.target import web_target

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from doi_proxy.endpoints.operators import FairLock
+from doi_proxy.endpoints.fair_lock import FairLock
 from doi_proxy.errors import Quota
 from doi_proxy.features.lists.batch import Batches, BatchInput, BatchOptions
 from doi_proxy.features.lists.feature import TooManyBatches

@@ -12,7 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeGuard
 
-from doi_names.name import HandleName, InvalidName, fold
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName, fold
 from doi_names.presentation import read, read_typed_name
 from doi_names.suggestion import Reading, Suggestion
 from doi_proxy import errors

@@ -20,7 +20,8 @@ from doi_proxy.list_formats.body import LIST_BODY, LIST_TYPES, BodyFormat, read_
 from doi_proxy.list_formats.extraction import TEXT_TYPES
 from doi_proxy.list_formats.streamed_answer import choose_output
 from doi_proxy.list_formats.writing import JsonLinesWriter
-from doi_proxy.web.request_path import CSV, TEXT, client_of
+from doi_proxy.web.media_types import CSV, TEXT
+from doi_proxy.web.request_path import client_of
 
 
 class RowModel(BaseModel):

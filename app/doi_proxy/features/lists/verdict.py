@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal
 
+from doi_names.errors import InvalidName
 from doi_names.find_names import FoundName
-from doi_names.name import HandleName, InvalidName
+from doi_names.name import HandleName
 from doi_names.suggestion import Reading, Suggestion, write_reading
 from doi_proxy import errors
 from doi_proxy.list_formats.extraction import POSITION_FIELDS

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from doi_names.name import HandleName, InvalidName, fold
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName, fold
 from doi_proxy.features.local_records import records
 from doi_proxy.resolver.resolution import Tombstone
 from doi_proxy.resolver.target import MAX_REDIRECT_TARGET_BYTES, SCHEMES, web_target
 from doi_proxy.system import toml_text
-from handle_protocol.dump import UnusableAnswer
+from handle_protocol.errors import UnusableAnswer
 from handle_protocol.referral import Answer, ResponseCode
 from handle_protocol.value import read_values
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.features.feature import Extra, Feature, SourceContext, UpstreamKind
-from doi_proxy.features.native import root_file as errors  # noqa: F401 - the tokens of all errors are one vocabulary
+from doi_proxy.features.native import errors  # noqa: F401 - the tokens of all errors are one vocabulary
 from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:

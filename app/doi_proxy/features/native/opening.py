@@ -18,15 +18,9 @@ import httpx
 from doi_proxy.errors import ConfigurationError, CouldNotVerify
 from doi_proxy.features.feature import SourceContext, require_libraries
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NativeSource, ProbedFinder
+from doi_proxy.features.native.errors import NoResponsibleService, translated_errors
 from doi_proxy.features.native.feature import FROM_ROOT, Native, is_from_root, is_native
-from doi_proxy.features.native.root_file import (
-    DirectoryLog,
-    NoResponsibleService,
-    RootFile,
-    ServiceRecords,
-    root_file_path,
-    translated_errors,
-)
+from doi_proxy.features.native.root_file import DirectoryLog, RootFile, ServiceRecords, root_file_path
 from doi_proxy.networks.allowed_addresses import Address, AllowedAddresses, read_inside
 from doi_proxy.system.check import Finding, Inspection
 from doi_proxy.system.files import read_regular
@@ -36,9 +30,10 @@ from doi_proxy.upstream.budget import SLOW_AFTER, SLOW_PREFIX_SECONDS, Budget
 from doi_proxy.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify, read_egress_proxy
 from doi_proxy.upstream.guard import Breaker
 from doi_proxy.upstream.source import CONTROL_NAME
+from handle_protocol.client import PORT, NamedSites, open_transports
 from handle_protocol.directory import Directory
-from handle_protocol.dump import InvalidSite, QueryNotAdmitted
-from handle_protocol.exchange import PORT, Clocks, NamedSites, QueryLimits, ServiceClient, open_transports
+from handle_protocol.errors import InvalidSite, QueryNotAdmitted
+from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
 from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_bootstrap_keys, read_site_file
 from handle_protocol.referral import LOOKUP_TIMEOUT, DirectoryLimits, HandleService, Lookups, Question
 from handle_protocol.site import HealthLimits, ServerHealth, unpack_bundle
@@ -118,7 +113,7 @@ def _open_client(
 ) -> ServiceClient:
     require_libraries(Native)
     # Before the first answer: the import takes longer than an answer.
-    import_module("handle_protocol.signature_chain")
+    import_module("handle_protocol.key")
     transports = _open_transports(settings, may_ask_again)
     inside = read_inside(url)
     # The operator names a server. Everything that the root leads to comes from the network.

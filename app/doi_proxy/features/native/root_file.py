@@ -7,104 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from doi_names.name import PREFIX_RECORDS, HandleName, InvalidName
-from doi_proxy import errors
+from doi_names.errors import InvalidName
+from doi_names.name import PREFIX_RECORDS, HandleName
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.features.native.errors import as_failure_of_server
 from doi_proxy.resolver.resolution import TtlPolicy
 from doi_proxy.system.files import read_regular, replace_private
-from doi_proxy.upstream.source import read_retry_after
-from handle_protocol import dump as protocol
 from handle_protocol.directory import ServiceEntry
-from handle_protocol.dump import HandleProtocolError, UnusableAnswer
+from handle_protocol.errors import HandleProtocolError, UnusableAnswer
 from handle_protocol.json_sites import read_service_values
-from handle_protocol.proof_replay import read_proof, read_response
+from handle_protocol.native_answer import read_response
+from handle_protocol.proof import read_proof
 from handle_protocol.referral import DirectoryLimits, HandleService, ResponseCode, read_lead
 from handle_protocol.signature_chain import extend_chain, fingerprint, follow_chain
 from handle_protocol.value import parse_record
 from handle_protocol.wire.message import Response, SignedAnswer
-
-
-class HandleServerUnreachable(errors.UpstreamUnreachable):
-    """The handle server that is responsible for this name could not be reached."""
-
-    token = "handle-server-unreachable"
-    title = "The handle server could not be reached"
-
-    @property
-    def concerns_name(self) -> bool:
-        """See CouldNotVerify. Other prefixes lead to other servers."""
-        return True
-
-
-class UnreadableMessage(errors.InvalidAnswer):
-    """A message of the native Handle protocol cannot be decoded."""
-
-    token = "malformed-message"
-    title = "The message of the handle server cannot be read"
-
-
-class ForeignAnswer(errors.InvalidAnswer):
-    """The handle server's answer is not an answer to this query."""
-
-    token = "answer-mismatch"
-    title = "The answer belongs to another query"
-
-
-class NoResponsibleService(errors.CouldNotVerify):
-    """No handle server could be found that is responsible for this name."""
-
-    # RFC 9209, section 2.3.3.
-    proxy_error = "destination_not_found"
-    token = "service-not-found"
-    title = "No handle server is responsible for the name"
-
-    @property
-    def concerns_name(self) -> bool:
-        """See CouldNotVerify. Other prefixes lead to other servers."""
-        return True
-
-
-_KINDS: Final[dict[type[protocol.HandleProtocolError], type[errors.CouldNotVerify]]] = {
-    protocol.MalformedMessage: UnreadableMessage,
-    protocol.AnswerMismatch: ForeignAnswer,
-    protocol.ServiceNotFound: NoResponsibleService,
-    protocol.ServiceUnreachable: HandleServerUnreachable,
-}
-
-
-@contextmanager
-def translated_errors() -> Iterator[None]:
-    """Raise the errors of the handle protocol as those of the service: CouldNotVerify."""
-    try:
-        yield
-    except protocol.HandleProtocolError as error:
-        raise as_failure_of_server(error) from error
-
-
-def as_failure_of_server(error: protocol.HandleProtocolError) -> errors.CouldNotVerify:
-    """Why handle servers did not answer about a name."""
-    if isinstance(error, protocol.QueryNotAdmitted) and isinstance(error.__cause__, errors.CouldNotVerify):
-        return error.__cause__
-    if isinstance(error, protocol.RootPaused):
-        return errors.BreakerOpen(retry_after=error.retry_after)
-    if type(error) in _KINDS:
-        return _KINDS[type(error)](error.message, detail=error.detail)
-    failure = errors.as_unverified(error)
-    if isinstance(error, protocol.ServerRefused) and error.retry_after is not None:
-        failure.retry_after = read_retry_after(error.retry_after, time.time())
-    return failure
-
 
 log = logging.getLogger(__name__)
 

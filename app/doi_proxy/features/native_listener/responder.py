@@ -17,7 +17,8 @@ from typing import Final
 
 import msgspec
 
-from doi_names.name import HandleName, NotUTF8, without_home
+from doi_names.errors import NotUTF8
+from doi_names.name import HandleName, without_home
 from doi_proxy import errors
 from doi_proxy.rationing.client_buckets import FORGEABLE
 from doi_proxy.resolver.destination import Destinations
@@ -26,7 +27,7 @@ from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.web.freshness import STALE_MAX_AGE
 from doi_proxy.web.request_path import client_of, read_address
 from doi_proxy.web.stage import REQUEST_SECONDS, PreparedRequest, Stages
-from handle_protocol.dump import MalformedMessage
+from handle_protocol.errors import MalformedMessage
 from handle_protocol.json_sites import to_wire
 from handle_protocol.referral import ResponseCode
 from handle_protocol.value import Record

@@ -14,7 +14,7 @@ from doi_proxy.features.command import Command, CommandContext, set_usage
 from doi_proxy.features.feature import require_libraries
 from doi_proxy.features.native.feature import Native
 from doi_proxy.system.files import explain_failure, printable, read_regular
-from handle_protocol.dump import HandleProtocolError
+from handle_protocol.errors import HandleProtocolError
 
 
 def _add_arguments(command: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
     require_libraries(Native)
     # These modules load the library of signatures.
     from doi_proxy.features.native.opening import read_root
-    from handle_protocol.proof_replay import MAX_DOCUMENT_BYTES, verify_document
+    from handle_protocol.proof_document import MAX_DOCUMENT_BYTES, verify_document
 
     root = read_root(context.settings)
     if root is None:

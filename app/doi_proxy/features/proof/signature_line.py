@@ -22,10 +22,10 @@ from doi_proxy.errors import FAILURES
 from doi_proxy.features.proof.feature import PROOF_PATH, NotVerified
 from doi_proxy.resolver.resolution import Conditions, read_record
 from doi_proxy.web.freshness import NO_STORE
-from doi_proxy.web.request_path import JSON
+from doi_proxy.web.media_types import JSON
 from doi_proxy.web.stage import PageKind, Section
-from handle_protocol.dump import HandleProtocolError
-from handle_protocol.proof_replay import MAX_PROOF_BYTES
+from handle_protocol.errors import HandleProtocolError
+from handle_protocol.proof import MAX_PROOF_BYTES
 from handle_protocol.referral import ProvenAnswer
 from handle_protocol.value import Record
 
@@ -107,7 +107,7 @@ def add_proof(app: FastAPI, core: Core, root: HandleService | None) -> None:
 
 def _write(root: HandleService, text: str, entry: Entry) -> bytes:
     # The import loads the library of signatures.
-    from handle_protocol.proof_replay import write_proof_of_answer  # noqa: PLC0415
+    from handle_protocol.proof_document import write_proof_of_answer  # noqa: PLC0415
 
     try:
         return write_proof_of_answer(root, text, entry.answer, entry.fetched_at)

@@ -13,7 +13,8 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.web.request_path import Header
 from doi_proxy.web.responses import COMMON_HEADERS, PAGE_POLICY
 from doi_proxy.web.stage import Stage
-from handle_protocol.value import Record, fill_template
+from handle_protocol.location import fill_template
+from handle_protocol.value import Record
 
 #: Headers that a record can never set. The operator cannot allow them.
 NEVER: Final = frozenset(

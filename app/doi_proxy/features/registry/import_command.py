@@ -25,7 +25,7 @@ from doi_proxy.features.registry.import_files import (
 )
 from doi_proxy.features.registry.import_parts import decompress_head, is_gzip
 from doi_proxy.features.registry.json_values import RegistryFormat, detect_format, parse_date
-from doi_proxy.store.file import find_store_file
+from doi_proxy.store.url import find_store_file
 from doi_proxy.system.options import Settings, redact
 from doi_proxy.system.progress import Bar, interrupt_on_signals, progress
 

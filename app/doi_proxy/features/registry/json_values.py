@@ -16,7 +16,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from doi_names.name import HandleName, InvalidName
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
 
 #: The longest URL that is stored, in bytes of UTF-8. A redirect has no longer target.
 MAX_URL_BYTES: Final = 16_384

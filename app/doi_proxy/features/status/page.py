@@ -19,7 +19,7 @@ from doi_proxy.features.status.summary import (
     write_share,
     write_uptime,
 )
-from doi_proxy.web import request_path as media_types
+from doi_proxy.web import media_types
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import write_moment

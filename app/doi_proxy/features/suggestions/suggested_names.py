@@ -10,8 +10,9 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from doi_names.derived import Candidates, derive, read_candidates
+from doi_names.errors import InvalidName
 from doi_names.find_names import FoundName, find_names
-from doi_names.name import HandleName, InvalidName
+from doi_names.name import HandleName
 from doi_names.presentation import decode
 from doi_names.suggestion import Reading, Suggestion, read_best
 from doi_proxy.errors import CouldNotVerify
@@ -21,7 +22,7 @@ from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.single_flight import Replaced
 from doi_proxy.upstream.budget import TokenBucket
 from doi_proxy.upstream.source import ClientNetwork, Priority
-from doi_proxy.web.shown_values import show_names
+from doi_proxy.web.shown_name import show_names
 from doi_proxy.web.stage import PageKind, Section
 
 #: Queries that wait or are under way in one process. At the limit, a page is sent without a query.

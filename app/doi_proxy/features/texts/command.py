@@ -34,7 +34,7 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Print what each text is. Exit status 0 if there are texts and all are DOI names or shortDOIs, else 1."""
     from doi_names.derived import unreadable
-    from doi_proxy.features.texts.http import parse_item, write_line
+    from doi_proxy.features.texts.parsed_line import parse_item, write_line
     from doi_proxy.list_formats.lines import ListItem
 
     base_url = (context.settings.public_url or "").rstrip("/") or None

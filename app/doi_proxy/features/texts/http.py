@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI, Query, Request, Response
@@ -15,116 +14,23 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from doi_names.derived import Kind, ParsedText, choose_reading, parse, unreadable
-from doi_names.name import NameWarning
-from doi_names.presentation import MAX_TYPED_CHARACTERS, decode, to_uri, to_url
-from doi_names.suggestion import Reading, write_reading
-from doi_proxy.endpoints.operators import FairLock, HoldTurn, ReadingModel, SuggestionModel, problem_responses
+from doi_names.presentation import MAX_TYPED_CHARACTERS, decode
+from doi_proxy.endpoints.fair_lock import FairLock, HoldTurn
+from doi_proxy.endpoints.operators import ReadingModel, SuggestionModel, problem_responses
 from doi_proxy.errors import RequestTooLarge
-from doi_proxy.features.texts.feature import EXTRACT_PATH, PARSE_PATH
-from doi_proxy.list_formats import extraction
+from doi_proxy.features.texts.feature import PARSE_PATH
+from doi_proxy.features.texts.parsed_line import parse_item, write_line
 from doi_proxy.list_formats.body import (
     LIST_BODY,
-    BodyBuffer,
-    BodyFormat,
     ListLimits,
-    decompress_body,
     read_body_format,
     read_list_body,
 )
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListItem
-from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
-from doi_proxy.list_formats.writing import to_json_line
 from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
+from doi_proxy.web.media_types import JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
-from doi_proxy.web.request_path import CSV, JSON, NDJSON, client_of
-
-_FIELDS: Final = ("doi", *extraction.POSITION_FIELDS)
-_TEXT_IN_JSON: Final = {
-    "type": "object",
-    "required": ["text"],
-    "properties": {"text": {"type": "string", "description": "The text, at most 1 MiB with its JSON."}},
-}
-
-
-class FoundNameModel(ReadingModel):
-    """A name in a text."""
-
-    text: str = Field(description="The part of the text that the name comes from.", examples=["10.1000/182"])
-    start: int = Field(description="The characters of the text before it.", examples=[5])
-    end: int = Field(description="The characters of the text until its end.", examples=[16])
-
-
-class ExtractQuery(BaseModel):
-    """The parameters of a request."""
-
-    output: Literal["ndjson", "csv", "json"] | None = Field(None, description="The form of the answer.")
-
-
-class ExtractedAnswer(StreamedAnswer):
-    """The names of one text, each as soon as it is found."""
-
-    def __init__(self, hold_turn: HoldTurn, form: BodyFormat, output_type: str) -> None:
-        super().__init__()
-        self._hold_turn = hold_turn
-        self._form = form
-        self._output_type = output_type
-
-    async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._form.is_gzip)
-        decode = extraction.decode_json if self._form.media_type == JSON else extraction.decode_text
-        names = extraction.find_names_of(decode(pieces), self._hold_turn)
-        async with output.open_rows(self._output_type, _FIELDS) as rows:
-            async for found in names:
-                if not await rows.write([{"doi": found.name.text, **extraction.write_position(found)}]):
-                    return
-
-
-def add_extract(app: FastAPI, turns: FairLock) -> None:
-    """Add the endpoint. `turns` is the lock of all texts."""
-
-    async def extract_names(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
-        """Every name in a text, in its order. Rows are sent while the text arrives, which can have any length.
-
-        The `text` of a JSON object is read when the object is complete. Names that a line break cuts are joined, and
-        errors are undone. Whether a name exists is not known.
-        """
-        headers = request.headers
-        form = read_body_format(
-            headers.get("content-type"), headers.get("content-encoding"), supported=(JSON, *extraction.TEXT_TYPES)
-        )
-        output_type = choose_output(query.output, headers.get("accept"), form.media_type)
-        hold_turn = partial(turns.hold, client_of(request.client.host if request.client else ""))
-        return ExtractedAnswer(hold_turn, form, output_type)
-
-    row = {"$ref": "#/components/schemas/FoundNameModel"}
-    text = {"schema": {"type": "string"}, "example": "See https://doi.org/10.1000/182."}
-    # Some client generators use only the first media type.
-    body: dict[str, Any] = {
-        JSON: {"schema": _TEXT_IN_JSON, "example": {"text": text["example"]}},
-        **dict.fromkeys(extraction.TEXT_TYPES, text),
-    }
-    app.add_api_route(
-        EXTRACT_PATH,
-        extract_names,
-        methods=["POST"],
-        tags=["Read"],
-        summary="Which names are in this text?",
-        response_model=list[FoundNameModel],
-        response_description="An object for each name, in the order of the text.",
-        responses={
-            200: {"content": {NDJSON: {"schema": row}, CSV: {"schema": {"type": "string"}}}},
-            **problem_responses(
-                {
-                    400: "The body cannot be read.",
-                    403: "The network of the client is denied.",
-                    413: "The JSON is too large.",
-                    415: "The body is not of one of these media types.",
-                    429: "The client is over its limit.",
-                }
-            ),
-        },
-        openapi_extra={"requestBody": {"required": True, "content": body}},
-    )
+from doi_proxy.web.request_path import client_of
 
 
 class WarningModel(BaseModel):
@@ -167,49 +73,6 @@ class ParsedItemModel(ParsedTextModel):
 
     line: int | None = Field(None, description="Of BibTeX and RIS: the line of the entry.")
     key: str | None = Field(None, description="The citation key of BibTeX, or the number of a RIS reference.")
-
-
-def parse_item(item: ListItem, own_hosts: frozenset[str]) -> ParsedText:
-    """What the text of an item is. A name that was found in it is what it is read as."""
-    found = item.found
-    parsed = parse(item.text if found is None else to_url(found.name), own_hosts=own_hosts)
-    if item.note is not None:
-        code = "not-utf-8" if found is None else "other-field"
-        parsed = replace(parsed, warnings=(*parsed.warnings, NameWarning(code, item.note)))
-    if found is None:
-        return parsed
-    best = Reading(found.name, found.confidence, found.rule)
-    return replace(parsed, text=item.text, rules=(), best=best)
-
-
-def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
-    """The JSON object about a text. `base_url` is this resolver's own, None if it is not known."""
-    name, doi = parsed.name, parsed.doi
-    is_page = parsed.kind in ("doi", "short_doi", "prefix")
-    return {
-        "input": parsed.text,
-        "kind": parsed.kind,
-        "doi": None if doi is None else doi.text,
-        "uri": to_uri(doi) if doi is not None and doi.is_doi else None,
-        "url": to_url(name, base_url) if name is not None and is_page and base_url is not None else None,
-        "doi_org_url": to_url(name) if name is not None and is_page else None,
-        "prefix": None if name is None else name.prefix,
-        "suffix": None if name is None else name.suffix,
-        "rules": list(parsed.rules),
-        "warnings": [{"code": warning.code, "message": warning.message} for warning in parsed.warnings],
-        "best": write_reading(parsed.best),
-        "suggestions": [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in parsed.suggestions],
-        "message": parsed.message,
-    }
-
-
-def write_line(parsed: ParsedText, base_url: str | None, item: Item | None = None) -> bytes:
-    """The JSON object about a text, on one line.
-
-    `item` is an entry of a bibliography; its line and its key follow.
-    """
-    members = to_object(parsed, base_url)
-    return to_json_line(members if item is None else members | {"line": item.line, "key": item.key})
 
 
 #: Rows are sent in pieces of about this many bytes.

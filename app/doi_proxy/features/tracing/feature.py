@@ -56,7 +56,7 @@ class Tracing(feature.Feature, Service):
     def observe(self) -> feature.Observers:
         """Open the traces, and record a span for each query to an upstream."""
         from doi_proxy.features.tracing.spans import Export, open_traces
-        from doi_proxy.server.listening import trusted_addresses
+        from doi_proxy.server.proxies import trusted_addresses
         from doi_proxy.system.version import read_version
 
         settings = self.context.settings
@@ -78,6 +78,6 @@ class Tracing(feature.Feature, Service):
 
 
 def _trust(traces: Traces) -> Callable[[Any], None]:
-    from doi_proxy.server.listening import trusted_addresses
+    from doi_proxy.server.proxies import trusted_addresses
 
     return lambda new: traces.trust(trusted_addresses(new.trusted_proxies))
