@@ -51,7 +51,7 @@ async def test_the_admin_api_has_an_address_of_its_own(
 ) -> None:
     address = f"unix:{short_folder}/admin.sock" if kind == "unix" else f"127.0.0.1:{free_port()}"
     upstream = start_upstream({NAME: TARGET})
-    settings = {"admin_token": TOKEN, "admin_listen": address, "status_networks": "192.0.2.0/24"}
+    settings = {"admin_token": TOKEN, "management_listen": address, "status_networks": "192.0.2.0/24"}
     proxy = start_proxy(upstream.url, store_file, **settings)
     await asyncio.gather(upstream.ready(), proxy.ready())
     assert (await proxy.ask(f"/{NAME}")).status == 302
@@ -68,9 +68,9 @@ async def test_the_admin_api_has_an_address_of_its_own(
     assert (await ask("GET", "/admin/settings", token="wrong"))[0] == 401
     assert (await ask("GET", "/admin/settings", token=None))[0] == (200 if kind == "unix" else 401)
     assert (await ask("POST", "/admin/purge", {"doi": NAME}, token=None))[0] == 401
-    client = open_client(Settings(admin_listen=address, admin_token=None if kind == "unix" else TOKEN), None)
+    client = open_client(Settings(management_listen=[address], admin_token=None if kind == "unix" else TOKEN), None)
     assert (await asyncio.to_thread(client.explain, {"doi": NAME}))["status"] == 302
-    assert (await ask("GET", f"/{NAME}"))[0] == 404
+    assert (await ask("GET", "/readyz"))[0] == 200
     assert (await ask("POST", "/admin/purge", {"doi": NAME}))[1]["entries"] == 1
     # The main address answers as it does without a token.
     for path, status in (("/admin/settings", 400), ("/status", 403)):
@@ -89,9 +89,9 @@ async def test_a_socket_that_another_service_uses_is_not_taken(
 ) -> None:
     address = f"unix:{short_folder}/admin.sock"
     upstream = start_upstream({NAME: TARGET})
-    first = start_proxy(upstream.url, store_file, admin_token=TOKEN, admin_listen=address)
+    first = start_proxy(upstream.url, store_file, admin_token=TOKEN, management_listen=address)
     await asyncio.gather(upstream.ready(), first.ready())
-    second = start_proxy(upstream.url, store_file, admin_token=TOKEN, admin_listen=address)
+    second = start_proxy(upstream.url, store_file, admin_token=TOKEN, management_listen=address)
     assert second.process.ended() == 1
     assert f"cannot listen on {address}: another program uses it" in second.process.log
     assert (await asyncio.to_thread(ask_apart, address, "GET", "/admin/settings"))[0] == 200

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.main import main
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.proxy_client.exchange import parse_server, server_on_this_machine
+from doi_proxy.proxy_client.exchange import may_read, open_client, parse_server, server_on_this_machine
 from tests.table import table
 
 #: Texts that are not the address of a proxy.
@@ -121,3 +123,16 @@ def test_a_bad_url_in_the_environment_is_one_line(
     monkeypatch.setenv("DOI_PROXY_ADMIN_TOKEN", "correct-horse-battery-staple")
     status, shown = main([command]), capsys.readouterr()
     assert (status, shown.err.count("\n"), variable in shown.err or "listen" in shown.err) == (2, 1, True)
+
+
+def test_a_command_finds_the_socket_of_an_instance_that_a_unit_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("doi_proxy.proxy_client.exchange.UNITS", tmp_path)
+    assert not may_read(Settings())
+    (tmp_path / "0.sock").write_text("no socket")
+    for name in ("2", "1"):
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(f"{tmp_path}/{name}.sock")
+    assert may_read(Settings()) and not may_read(Settings(management_listen=["127.0.0.1:8101"]))
+    assert open_client(Settings(), None).label.endswith(f"{tmp_path}/1.sock")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from email.message import Message
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
@@ -452,6 +453,10 @@ def _requests_token(status: int, exchange: Exchange) -> bool:
     )
 
 
+#: The folder with the sockets of instances that units start.
+UNITS: Final = Path("/run/doi-proxy")
+
+
 def find_server(settings: Settings, server: str | None) -> ProxyServer:
     """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
     if server is not None:
@@ -463,13 +468,22 @@ def find_server(settings: Settings, server: str | None) -> ProxyServer:
 def open_client(settings: Settings, server: str | None) -> AdminClient:
     """The same with the admin API, which can have a listener of its own. Raises ConfigurationError."""
     place, token = find_server(settings, server), settings.value("admin_token")
-    address = next(iter(settings.management_listen), None)
+    address = _find_management(settings)
     if server is None and address is not None:
         place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "management_listen")
     return AdminClient(place, token)
 
 
+def _find_management(settings: Settings) -> str | None:
+    """Where an instance has its admin API: at the first management address, or at the first socket of the units.
+
+    The units set `management_listen` for each instance, and a command has the settings of the file alone.
+    """
+    first = next(iter(settings.management_listen), None)
+    sockets = () if first is not None else sorted(UNITS.glob("*.sock"))
+    return next((f"{UNIX}{path}" for path in sockets if path.is_socket()), first)
+
+
 def may_read(settings: Settings) -> bool:
     """Whether a command may read at the admin API: it has the token, or the API has a Unix socket."""
-    first = next(iter(settings.management_listen), "")
-    return settings.value("admin_token") is not None or first.startswith(UNIX)
+    return settings.value("admin_token") is not None or (_find_management(settings) or "").startswith(UNIX)
