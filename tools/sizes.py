@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-MAX_FILE_LINES: Final = 400
+MAX_FILE_LINES: Final = 600
 MAX_FUNCTION_LINES: Final = 60
 
 
