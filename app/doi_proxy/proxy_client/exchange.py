@@ -474,6 +474,22 @@ def open_client(settings: Settings, server: str | None) -> AdminClient:
     return AdminClient(place, token)
 
 
+def find_running(settings: Settings, server: str | None) -> AdminClient | None:
+    """The proxy of `--server`; else an instance of these settings that answers, if the token is known. Else None.
+
+    It has the whole budget of upstream queries. Raises ConfigurationError.
+    """
+    if server is None and (settings.value("admin_token") is None or _find_management(settings) is None):
+        return None
+    client = open_client(settings, server)
+    if server is None:
+        try:
+            client.settings()
+        except DoiProxyError:
+            return None
+    return client
+
+
 def _find_management(settings: Settings) -> str | None:
     """Where an instance has its admin API: at the first management address, or at the first socket of the units.
 

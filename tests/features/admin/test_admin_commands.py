@@ -69,6 +69,18 @@ async def test_a_proxy_without_a_store_is_reached_over_http(capsys: pytest.Captu
         assert json.loads(capsys.readouterr().out)["store"]["memory_entries"] == 1
 
 
+async def test_a_refresh_goes_through_the_running_service_if_it_answers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving() as (server, upstream):
+        monkeypatch.setenv(f"{ENV_PREFIX}MANAGEMENT_LISTEN", server.removeprefix("http://"))
+        assert await run("cache", "refresh", NAME) == 0
+        assert (capsys.readouterr().out, upstream.queries(NAME)) == (f"{NAME}: refreshed\n", 1)
+        assert await run("cache", "refresh", "--prefix", "10.1000", "--limit", "7") == 0
+    # Alone, the command needs the store of the service.
+    assert await run("cache", "refresh", NAME, "--store-url", "memory:") == 2
+
+
 async def test_a_wrong_token_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"{ENV_PREFIX}ADMIN_TOKEN", "wrong-wrong-wrong-wrong")
     async with serving() as (server, _):

@@ -24,7 +24,7 @@ from doi_proxy.features.command import (
     set_usage,
     whole_number,
 )
-from doi_proxy.proxy_client.exchange import AdminClient, open_client
+from doi_proxy.proxy_client.exchange import AdminClient, find_running, open_client
 from doi_proxy.resolver.resolution import Conditions
 from doi_proxy.system.files import print_json
 from doi_proxy.upstream.source import Priority
@@ -186,8 +186,8 @@ def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:
             require_name(name)
     except NotADOI as error:
         raise ConfigurationError(error.message) from error
-    if namespace.server is not None:
-        return refresh_remote(open_client(context.settings, namespace.server), names)
+    if (client := find_running(context.settings, namespace.server)) is not None:
+        return refresh_remote(client, names)
     return asyncio.run(refresh_stored(context.stores, names))
 
 
@@ -197,8 +197,8 @@ def _refresh_prefix(context: CommandContext, namespace: argparse.Namespace, pref
     limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
     if not 1 <= limit <= MAX_REFRESHED:
         raise ConfigurationError(f"--limit {limit}: give a number from 1 to {MAX_REFRESHED}")
-    if namespace.server is not None:
-        return refresh_prefix_remote(open_client(context.settings, namespace.server), prefix, limit)
+    if (client := find_running(context.settings, namespace.server)) is not None:
+        return refresh_prefix_remote(client, prefix, limit)
     return asyncio.run(refresh_prefix_stored(context.stores, prefix, limit))
 
 
