@@ -220,7 +220,7 @@ def test_bytes_that_are_not_utf_8_are_windows_1252_and_the_row_says_so() -> None
     items = read_all(b"AU  - M\xfcller\nDO  - 10.1000/1\nDO  - 10.1000/\xfc\n")
     assert items == [
         ListItem("10.1000/1", 2),
-        ListItem("10.1000/ü", 3, note="Line 3 is not UTF-8; it was read_tagged as Windows-1252."),
+        ListItem("10.1000/ü", 3, note="Line 3 is not UTF-8; it was read as Windows-1252."),
     ]
 
 
