@@ -32,14 +32,19 @@ _FOUND: Final = Answer(ResponseCode.SUCCESS, b'[{"index":1,"type":"URL","data":"
 _NOTE: Final = "\n".join(f"10.1000/{number}\t1.0\t2020\tA\t{'T' * 150}" for number in range(4_096)).encode()
 
 
+def full_memory(clock: Clock) -> MemoryStore:
+    """A memory tier with many entries."""
+    memory = MemoryStore(1_000_000_000, clock=clock)
+    for number in range(_ENTRIES):
+        memory.keep(Entry(f"10.{1000 + number % 3}/{number}", _FOUND, NOW, NOW + 60, NOW + 120))
+    return memory
+
+
 @pytest.fixture
 def large(clock: Clock) -> Iterator[MemoryStore]:
     """A memory tier with many entries. No collection of garbage falls into a turn of a test."""
-    memory = MemoryStore(1_000_000_000, clock=clock)
     gc.disable()
-    for number in range(_ENTRIES):
-        memory.keep(Entry(f"10.{1000 + number % 3}/{number}", _FOUND, NOW, NOW + 60, NOW + 120))
-    yield memory
+    yield full_memory(clock)
     gc.enable()
 
 
@@ -113,17 +118,24 @@ def test_a_purge_of_a_prefix_in_front_of_a_store_has_short_turns(clock: Clock) -
     gc.enable()
 
 
-def test_a_clock_that_was_set_back_and_purges_of_a_prefix_and_of_everything_have_short_turns(
-    large: MemoryStore, clock: Clock
-) -> None:
-    cache = TieredStore(large, None, clock=clock, ceiling=86_400.0)
-    clock.advance(-300)
-    assert is_short(longest_turn(cache.notice_clock_step()))
-    assert large.entries == _ENTRIES
-    assert is_short(longest_turn(cache.clear_prefix("10.1000")))
-    assert large.entries == _ENTRIES - -(-_ENTRIES // 3)
-    assert is_short(longest_turn(drop(large, EVERYTHING)))
-    assert (large.entries, large.bytes) == (0, 0)
+def test_a_clock_that_was_set_back_and_purges_of_a_prefix_and_of_everything_have_short_turns(clock: Clock) -> None:
+    longest: list[tuple[float, ...]] = []
+    gc.disable()
+    for _ in range(REPEATS):
+        memory = full_memory(clock)
+        cache = TieredStore(memory, None, clock=clock, ceiling=86_400.0)
+        clock.advance(-300)
+        step = longest_turn(cache.notice_clock_step())
+        assert memory.entries == _ENTRIES
+        prefix = longest_turn(cache.clear_prefix("10.1000"))
+        assert memory.entries == _ENTRIES - -(-_ENTRIES // 3)
+        longest.append((step, prefix, longest_turn(drop(memory, EVERYTHING))))
+        assert (memory.entries, memory.bytes) == (0, 0)
+        if is_short(max(longest[-1])):
+            break
+    gc.enable()
+    # What happens once on a busy machine is not what the code does: each has a short turn once.
+    assert all(is_short(min(turns)) for turns in zip(*longest, strict=True)), longest
 
 
 async def forget_one_name(cache: TieredStore, store: MemoryStore) -> None:
