@@ -130,17 +130,19 @@ def serving(installed: Installed) -> Iterator[int]:
         installed.settings.write_text(text.replace("[upstream]", f"[upstream]\n{upstream}"))
         port = free_port()
         command = installed.command("serve", "--port", str(port))
-        with subprocess.Popen(command, cwd="/", env=plain_environment(), stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, cwd="/", env=plain_environment(), stderr=subprocess.PIPE) as process:
             try:
-                wait_until_ready(port)
+                wait_until_ready(port, process)
                 yield port
             finally:
                 process.terminate()
 
 
-def wait_until_ready(port: int) -> None:
+def wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
+        if process.poll() is not None and process.stderr is not None:
+            raise AssertionError(f"the service has ended: {process.stderr.read().decode()}")
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=DEADLINE):
             return
     raise AssertionError(f"the service does not answer on port {port}")

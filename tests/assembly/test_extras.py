@@ -48,8 +48,8 @@ NATIVE: Final = sentence("native", "cryptography", "native")
 
 def test_a_default_installation_starts_and_imports_tables(tmp_path: Path) -> None:
     code = (
-        "from doi_proxy.main import check, create; from doi_proxy.assembly.settings import Settings\n"
-        "settings = Settings(store_url='memory:'); check(settings); create(settings); print('created')"
+        "from doi_proxy.main import create; from doi_proxy.assembly.settings import Settings\n"
+        "create(Settings(store_url='memory:')); print('created')"
     )
     done = run(tmp_path, code=code)
     assert done.stdout == "created\n", done.stderr

@@ -69,13 +69,18 @@ def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offl
 
 
 def find_feature_problems(inspection: Inspection) -> Iterator[Finding]:
-    """What the features find. One that is switched on without its library is only reported as such."""
+    """What the features find. Of one without its library, only that, and only if it is switched on."""
     for feature in installed():
         try:
-            if feature.is_on(inspection.settings):
-                require_libraries(feature)
+            is_on = feature.is_on(inspection.settings)
         except ConfigurationError as error:
             yield Finding("error", "", error.message)
+            continue
+        try:
+            require_libraries(feature)
+        except ConfigurationError as error:
+            if is_on:
+                yield Finding("error", "", error.message)
             continue
         yield from feature.check(inspection)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from doi_proxy.features.feature import Extra, Feature, SourceContext, UpstreamKind
+from doi_proxy.features.feature import Extra, Feature, SourceContext, UpstreamKind, require_libraries
 from doi_proxy.features.native import errors  # noqa: F401 - the tokens of all errors are one vocabulary
 from doi_proxy.system.options import Settings
 
@@ -34,7 +34,8 @@ def _open_upstream(settings: Settings, url: str, context: SourceContext) -> Any:
 
 
 async def _examine(settings: Settings, url: str) -> list[Finding]:
-    """Which transports work."""
+    """Which transports work. Raises ConfigurationError without the library."""
+    require_libraries(Native)
     from doi_proxy.features.native.opening import examine_transports
 
     return await examine_transports(settings, url)
