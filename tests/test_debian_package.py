@@ -122,8 +122,8 @@ def dpkg(root: Path, *arguments: str | Path) -> None:
 @contextmanager
 def serving(installed: Installed) -> Iterator[int]:
     """The port of the service, which runs as its user with its settings file."""
-    text = installed.settings.read_text().replace("sqlite:////", f"sqlite:///{installed.root}/")
-    text = text.replace('"/etc/', f'"{installed.root}/etc/')
+    kept = installed.settings.read_text()
+    text = kept.replace("sqlite:////", f"sqlite:///{installed.root}/").replace('"/etc/', f'"{installed.root}/etc/')
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         upstream = f'url = "http://127.0.0.1:{closed.getsockname()[1]}"'
@@ -136,6 +136,7 @@ def serving(installed: Installed) -> Iterator[int]:
                 yield port
             finally:
                 process.terminate()
+                installed.settings.write_text(kept)
 
 
 def wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
