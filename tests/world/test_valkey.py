@@ -97,11 +97,10 @@ class Servers:
 
     def both(self, *words: Any) -> tuple[Any, Any]:
         """Do a command on both sides."""
-        real, model = self.real(*words), self.model(*words)
-        if "*" in words and isinstance(real, bytes) and isinstance(model, bytes):
-            # Each side chooses an id by its own clock.
-            return b"an id", b"an id"
-        return real, model
+        real = self.real(*words)
+        # The server chooses an id by its clock; the model takes the same, for its own clock may be a millisecond on.
+        chosen = [real if word == "*" and isinstance(real, bytes) else word for word in words]
+        return real, self.model(*chosen)
 
     def set_full(self, is_full: bool) -> None:
         self.real("CONFIG", "SET", "maxmemory", "1" if is_full else "0")
