@@ -100,7 +100,6 @@ PARTS: Final[dict[str, Part]] = {
             "tests/test_debian_package.py",
             "tests/test_packaging.py",
             "tests/test_release.py",
-            "tests/assembly/test_extras.py",
         ),
     ),
     # A candidate of the version line: its artefacts are built twice and compared.

@@ -14,7 +14,7 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.process, pytest.mark.nightly]
+pytestmark = pytest.mark.process
 
 #: Python imports a module of this name at its start, also in the processes that an import starts.
 BLOCKER: Final = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doi_proxy.assembly import lifecycle as lifespan
+from doi_proxy.assembly import lifecycle
 from doi_proxy.system.check import Service
 
 pytestmark = pytest.mark.anyio
@@ -32,5 +32,5 @@ async def test_a_tick_says_by_how_much_the_loop_was_late(monkeypatch: pytest.Mon
     monkeypatch.setattr("doi_proxy.assembly.lifecycle.asyncio.sleep", sleep)
     monkeypatch.setattr("doi_proxy.assembly.lifecycle.time.perf_counter", lambda: now)
     with pytest.raises(Ended):
-        await lifespan._tick([Observer()])
+        await lifecycle._tick([Observer()])
     assert observed == pytest.approx([0.0, 0.45, 2.0, 0.0])

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from doi_proxy.assembly import core as stores
+from doi_proxy.assembly import core
 from doi_proxy.assembly.core import fitting_bytes, open_cache, open_service_cache
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.entry import RegistryEntry
@@ -293,8 +293,8 @@ async def test_a_store_that_was_opened_on_a_full_disk_grows_when_there_is_room(
 ) -> None:
     clock, number, least = Clock(), 1_500, 131_072
     disk = {"free": 0}
-    monkeypatch.setattr(stores, "MIN_STORE_BYTES", least)
-    monkeypatch.setattr(stores, "disk_usage", lambda _: SimpleNamespace(free=disk["free"]))
+    monkeypatch.setattr(core, "MIN_STORE_BYTES", least)
+    monkeypatch.setattr(core, "disk_usage", lambda _: SimpleNamespace(free=disk["free"]))
     cache = open_service_cache(Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3"), clock)
     disk["free"] = 100 * 2**20
     for n in range(number):
@@ -316,5 +316,5 @@ def test_the_growth_of_a_store_does_not_raise_its_limit(tmp_path: Path, monkeypa
         with path.open("wb") as file:
             file.truncate(before + grown)
         left = free - grown + others
-        monkeypatch.setattr(stores, "disk_usage", lambda _, left=left: SimpleNamespace(free=left))
+        monkeypatch.setattr(core, "disk_usage", lambda _, left=left: SimpleNamespace(free=left))
         assert fitting_bytes(settings, path, before) == before + (free + others) // 2

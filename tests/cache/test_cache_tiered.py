@@ -20,7 +20,6 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
 from doi_proxy.features.sqlite import store as sqlite_store
 from doi_proxy.features.sqlite import writer
-from doi_proxy.features.sqlite import writer as batch
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
@@ -60,7 +59,7 @@ async def open_two(
 
 def few_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
     """An SQLite store announces the last 100 changes to other processes."""
-    for module in (batch, sqlite_store):
+    for module in (writer, sqlite_store):
         monkeypatch.setattr(module, "MAX_ANNOUNCEMENTS", 100)
 
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
-from doi_proxy.cache import missed as purging
+from doi_proxy.cache import missed
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.missed import WORKS, _drop_lines
@@ -152,7 +152,7 @@ def test_a_purge_of_a_name_reads_the_works_in_a_thread(clock: Clock) -> None:
         threads.append(threading.current_thread())
         return _drop_lines(scopes, note)
 
-    with patch.object(purging, "_drop_lines", read):
+    with patch.object(missed, "_drop_lines", read):
         asyncio.run(forget_one_name(cache, store))
     assert len(threads) == 1 and threading.main_thread() not in threads
     kept = asyncio.run(store.read_note(WORKS)) or b""

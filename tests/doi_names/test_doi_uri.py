@@ -31,7 +31,7 @@ from doi_names.presentation import (
     to_url,
     url_path,
 )
-from doi_names.repair import ends as sici
+from doi_names.repair import ends
 from doi_names.suggestion import read_and_suggest
 from tests.table import table
 
@@ -387,7 +387,7 @@ def test_a_surrogate_cannot_be_encoded() -> None:
     ],
 )
 def test_a_name_that_ends_inside_a_sici_is_cut(name: str, is_cut: bool) -> None:
-    assert sici.is_cut(name) is is_cut
+    assert ends.is_cut(name) is is_cut
 
 
 @table(
@@ -401,7 +401,7 @@ def test_a_name_that_ends_inside_a_sici_is_cut(name: str, is_cut: bool) -> None:
     ],
 )
 def test_the_check_character_is_computed_with_modulus_37(whole: str) -> None:
-    assert sici.check_character(whole[:-1]) == whole[-1].upper()
+    assert ends.check_character(whole[:-1]) == whole[-1].upper()
 
 
 def test_a_name_without_its_check_character_may_have_a_number_sign_or_the_computed_one() -> None:
@@ -423,4 +423,4 @@ def test_a_name_without_its_check_character_may_have_a_number_sign_or_the_comput
     ],
 )
 def test_the_link_that_a_program_made_of_a_control_segment_is_undone(linked: str) -> None:
-    assert sici.without_link(linked) == "10.1000/74<947:ABC>2.0.CO;2"
+    assert ends.without_link(linked) == "10.1000/74<947:ABC>2.0.CO;2"

@@ -9,9 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_names.repair import ends, prefix, surroundings
-from doi_names.repair import ends as sici
-from doi_names.repair import surroundings as characters
-from doi_names.repair import surroundings as programs
 from doi_names.repair.exploration import REPAIRS, Repair
 from tests.table import table
 
@@ -21,15 +18,15 @@ MOST_ADDED = 3
 
 #: A function, a text, and the text after it. A text that stays as it is has the same twice.
 EDGES: list[tuple[Callable[[str], str], str, str]] = [
-    (programs.decode_again, "10.1000/100%", "10.1000/100%"),
-    (programs.decode_again, "10.1000/%C4", "10.1000/%C4"),
-    (characters.with_hyphens, "10.1000/1\u2013\u00ad8\u22122", "10.1000/1-8-2"),
-    (characters.without_invisible, "10.1000/1\u200b8\x00\u00ad2\n", "10.1000/182\n"),
-    (characters.with_angle_brackets, "10.1000/1\\\\\u226a2\u226b", "10.1000/1<2>"),
-    (programs.without_latex_escapes, r"10.1000/1\_8\2", r"10.1000/1_8\2"),
-    (programs.without_latex_escapes, r"10.1000/{\_}\textless{}$>${\textunderscore}", "10.1000/_<>_"),
-    (programs.with_slash_for_backslash, r"https:\\doi.org\10.1000\182", "https://doi.org/10.1000/182"),
-    (programs.with_slash_for_backslash, r"10.1000/1\8", r"10.1000/1\8"),
+    (surroundings.decode_again, "10.1000/100%", "10.1000/100%"),
+    (surroundings.decode_again, "10.1000/%C4", "10.1000/%C4"),
+    (surroundings.with_hyphens, "10.1000/1\u2013\u00ad8\u22122", "10.1000/1-8-2"),
+    (surroundings.without_invisible, "10.1000/1\u200b8\x00\u00ad2\n", "10.1000/182\n"),
+    (surroundings.with_angle_brackets, "10.1000/1\\\\\u226a2\u226b", "10.1000/1<2>"),
+    (surroundings.without_latex_escapes, r"10.1000/1\_8\2", r"10.1000/1_8\2"),
+    (surroundings.without_latex_escapes, r"10.1000/{\_}\textless{}$>${\textunderscore}", "10.1000/_<>_"),
+    (surroundings.with_slash_for_backslash, r"https:\\doi.org\10.1000\182", "https://doi.org/10.1000/182"),
+    (surroundings.with_slash_for_backslash, r"10.1000/1\8", r"10.1000/1\8"),
     (prefix.with_lost_zero, "10.23/x", "10.23/x"),
     (prefix.with_lost_zero, "see 10.231/x", "see 10.2310/x"),
     (prefix.with_lost_zero, "10.1000/10.231/x", "10.1000/10.231/x"),
@@ -71,7 +68,7 @@ EDGES: list[tuple[Callable[[str], str], str, str]] = [
     (ends.at_next_cell, "10.1002/1:1<1::AID-A1>3.0.CO;2-1", "10.1002/1:1<1::AID-A1>3.0.CO;2-1"),
     (surroundings.name_inside, "a;10.1002/1:1<1::AID-A1>3.0.CO;2-1;b", "10.1002/1:1<1::AID-A1>3.0.CO;2-1"),
     (surroundings.before_repetition, "10.1000/182/10.1000/183", "10.1000/182"),
-    (characters.with_hyphens, "10.1000/182\u2014", "10.1000/182\u2014"),
+    (surroundings.with_hyphens, "10.1000/182\u2014", "10.1000/182\u2014"),
     (ends.at_markup, "10.1000/182|PMID 1", "10.1000/182"),
     (ends.at_markup, "10.1000/182},pages={1}", "10.1000/182"),
     (ends.at_markup, '10.1000/182" target="_blank">x', "10.1000/182"),
@@ -92,7 +89,7 @@ EDGES: list[tuple[Callable[[str], str], str, str]] = [
     (surroundings.without_blanks, "10.1000/journal. 182", "10.1000/journal.182"),
     (surroundings.without_blanks, "10.1000/182. 2020", "10.1000/182. 2020"),
     (surroundings.without_inner_blank, "10.1000/182 and", "10.1000/182 and"),
-    (programs.parameter_value, "https://example.org/?url=https://doi.org/10.1000/1", "https://doi.org/10.1000/1"),
+    (surroundings.parameter_value, "https://example.org/?url=https://doi.org/10.1000/1", "https://doi.org/10.1000/1"),
     (surroundings.name_inside, "see 10.1000/182?x", "10.1000/182"),
     (surroundings.name_inside, "110.1000/182", "110.1000/182"),
     (surroundings.name_inside, "see 10.1207/S15327663JCP13-1&2_05", "10.1207/S15327663JCP13-1&2_05"),
@@ -100,9 +97,9 @@ EDGES: list[tuple[Callable[[str], str], str, str]] = [
     (surroundings.short_doi_inside, "on 24/10/may", "on 24/10/may"),
     (surroundings.short_doi_inside, "https://example.org/2020/10/may", "https://example.org/2020/10/may"),
     (surroundings.short_doi_inside, "10/12 of them", "10/12 of them"),
-    (sici.with_other_brackets, "10.1000/74<947:ABC>2.0.CO;2", "10.1000/74[947:ABC]2.0.CO;2"),
-    (sici.with_other_brackets, "10.1002/(SICI)1<2:A>3.0.CO;2-O", "10.1002/(SICI)1<2:A>3.0.CO;2-O"),
-    (sici.with_other_brackets, "10.1000/a[1:b]", "10.1000/a[1:b]"),
+    (ends.with_other_brackets, "10.1000/74<947:ABC>2.0.CO;2", "10.1000/74[947:ABC]2.0.CO;2"),
+    (ends.with_other_brackets, "10.1002/(SICI)1<2:A>3.0.CO;2-O", "10.1002/(SICI)1<2:A>3.0.CO;2-O"),
+    (ends.with_other_brackets, "10.1000/a[1:b]", "10.1000/a[1:b]"),
 ]
 TEXTS = st.text(alphabet=st.sampled_from("10./%2F231ab \u2013\u00ad&lt;?#\\_()[]{}doi:htp"), max_size=40) | st.text()
 

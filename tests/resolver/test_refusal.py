@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.assembly import core as upstreams
+from doi_proxy.assembly import core
 from doi_proxy.assembly.core import Parts, assemble
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError, CouldNotVerify, PrefixDenied
@@ -73,6 +73,6 @@ async def test_a_sealed_resolver_and_a_denied_prefix_refuse_for_ever() -> None:
 
 
 def test_without_the_feature_native_an_hdl_url_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstreams, "upstream_kinds", dict)
+    monkeypatch.setattr(core, "upstream_kinds", dict)
     with pytest.raises(ConfigurationError, match="hdl: needs a feature that is not part of"):
         assembled(upstream_url="hdl://127.0.0.1:2641")

@@ -26,7 +26,7 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import InvalidParameter, StoreError, UnreadableList
 from doi_proxy.features.bundles.bundle import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.responder import Peer, Responder, read_request
-from doi_proxy.features.registry import json_values as csv_file
+from doi_proxy.features.registry import json_values
 from doi_proxy.features.registry.archive import ArchiveReader, InvalidArchive
 from doi_proxy.features.registry.import_parts import cut_blocks
 from doi_proxy.features.registry.json_values import (
@@ -356,8 +356,8 @@ def registry(data: bytes) -> None:
 
 def _tables(data: bytes) -> list[BlockReader]:
     try:
-        return [csv_file.TableReader(csv_file.read_table_form(data.partition(b"\n")[0]))]
-    except csv_file.InvalidTable:
+        return [json_values.TableReader(json_values.read_table_form(data.partition(b"\n")[0]))]
+    except json_values.InvalidTable:
         return []
 
 

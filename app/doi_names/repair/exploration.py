@@ -16,9 +16,6 @@ from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read
 from doi_names.repair import ends, prefix, surroundings
-from doi_names.repair import ends as sici
-from doi_names.repair import surroundings as characters
-from doi_names.repair import surroundings as programs
 from doi_names.repair.prefix import PREFIX
 from doi_names.repair.surroundings import with_plain_blanks, without_own_url
 
@@ -49,25 +46,25 @@ class Repair:
 #: The pipeline, in its order: what programs did, the ends that characters show, the characters, the prefix, the name
 #: inside the text, all other ends; then what is doubtful.
 REPAIRS: Final = (
-    Repair("html-entity", programs.without_html_entities),
-    Repair("latex-escape", programs.without_latex_escapes),
-    Repair("backslash", programs.with_slash_for_backslash),
-    Repair("escape", programs.without_escapes),
-    Repair("link", programs.without_links),
-    Repair("inline-tag", programs.without_inline_tags),
-    Repair("sici-angle", sici.restore_angle_brackets),
+    Repair("html-entity", surroundings.without_html_entities),
+    Repair("latex-escape", surroundings.without_latex_escapes),
+    Repair("backslash", surroundings.with_slash_for_backslash),
+    Repair("escape", surroundings.without_escapes),
+    Repair("link", surroundings.without_links),
+    Repair("inline-tag", surroundings.without_inline_tags),
+    Repair("sici-angle", ends.restore_angle_brackets),
     Repair("east-asian-punctuation", ends.at_east_asian_punctuation),
     Repair("escaped-control", ends.at_escaped_control),
-    Repair("full-width", characters.without_full_width),
-    Repair("other-digits", characters.with_ascii_digits, Certainty.LIKELY),
-    Repair("ligature", characters.without_ligatures),
-    Repair("slash", characters.with_slashes),
-    Repair("dash", characters.with_hyphens, Certainty.LIKELY),
-    Repair("angle-bracket", characters.with_angle_brackets, Certainty.LIKELY),
-    Repair("invisible-character", characters.without_invisible, Certainty.LIKELY),
+    Repair("full-width", surroundings.without_full_width),
+    Repair("other-digits", surroundings.with_ascii_digits, Certainty.LIKELY),
+    Repair("ligature", surroundings.without_ligatures),
+    Repair("slash", surroundings.with_slashes),
+    Repair("dash", surroundings.with_hyphens, Certainty.LIKELY),
+    Repair("angle-bracket", surroundings.with_angle_brackets, Certainty.LIKELY),
+    Repair("invisible-character", surroundings.without_invisible, Certainty.LIKELY),
     Repair("emphasis", surroundings.without_emphasis),
-    Repair("query", programs.parameter_value),
-    Repair("percent-encoding", programs.decode_again, Certainty.LIKELY),
+    Repair("query", surroundings.parameter_value),
+    Repair("percent-encoding", surroundings.decode_again, Certainty.LIKELY),
     Repair("letter-for-digit", prefix.with_digits),
     Repair("unreadable-character", prefix.without_unreadable),
     Repair("cut-prefix", prefix.with_whole_prefix),
@@ -109,7 +106,7 @@ REPAIRS: Final = (
     Repair("missing-dot", prefix.with_lost_dot, Certainty.DOUBTFUL),
     Repair("two-slashes", prefix.with_one_of_two_slashes, Certainty.DOUBTFUL),
     Repair("hyphenation", surroundings.without_hyphenation, Certainty.DOUBTFUL),
-    Repair("sici-bracket", sici.with_other_brackets, Certainty.DOUBTFUL),
+    Repair("sici-bracket", ends.with_other_brackets, Certainty.DOUBTFUL),
 )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from doi_names.name import questionable
-from doi_names.repair import ends as sici
+from doi_names.repair import ends
 from doi_names.repair.prefix import BEGINNING, NAME, NOT_SHORT, PREFIX
 
 # A long dash before a letter separates the parts of a sentence.
@@ -154,7 +154,7 @@ def without_blanks(text: str) -> str:
         return text
     text = _BLANK_BEFORE_PUNCTUATION.sub("", _BLANK_AFTER_PUNCTUATION.sub("", text))
     text = _BLANKS_AROUND_DOT.sub(".", text)
-    text = sici.join_segments(_BLANK_IN_PII.sub("", text))
+    text = ends.join_segments(_BLANK_IN_PII.sub("", text))
     text = _BLANK_BEFORE_ZERO.sub(r"\1", text)
     found = PREFIX.search(text)
     begin = found.start() if found else 0
@@ -300,7 +300,7 @@ def _write_escaped_character(escape: re.Match[str]) -> str:
 
 def without_links(text: str) -> str:
     """10.1000/74<947:ABC>http://2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a part that a program linked as a host."""
-    return _HOST_LINK.sub(r"\1", sici.without_link(text)) if "http" in text else text
+    return _HOST_LINK.sub(r"\1", ends.without_link(text)) if "http" in text else text
 
 
 def without_inline_tags(text: str) -> str:

@@ -13,9 +13,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from doi_proxy.cache import store as purges
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.store import MAX_LATE_PURGES, Purges, Store, change_note
+from doi_proxy.cache.store import (
+    MAX_LATE_PURGES,
+    NOT_FOUND,
+    UNKNOWN,
+    Purges,
+    Store,
+    change_note,
+    has_many_keys,
+    scopes_of,
+)
 from doi_proxy.errors import StoreError
 from doi_proxy.system.check import Cause, Incidents
 
@@ -91,7 +99,7 @@ async def forget_works(store: Store, scopes: frozenset[str]) -> None:
 
 def _drop_lines(scopes: frozenset[str], note: bytes | None) -> bytes:
     lines = (note or b"").decode("utf-8", "replace").split("\n")
-    return "\n".join(line for line in lines if scopes.isdisjoint(purges.scopes_of(line.partition("\t")[0]))).encode()
+    return "\n".join(line for line in lines if scopes.isdisjoint(scopes_of(line.partition("\t")[0]))).encode()
 
 
 async def delete_purged(store: Store, scope: str, at: float, *, announce: bool) -> None:
@@ -99,13 +107,13 @@ async def delete_purged(store: Store, scope: str, at: float, *, announce: bool) 
 
     With `announce`, the other instances have missed it too. Raises StoreError.
     """
-    if scope == purges.UNKNOWN:
-        log.warning("The store is purged completely: it missed more than %d purges.", purges.MAX_LATE_PURGES)
-    if purges.has_many_keys(scope):
+    if scope == UNKNOWN:
+        log.warning("The store is purged completely: it missed more than %d purges.", MAX_LATE_PURGES)
+    if has_many_keys(scope):
         if announce:
             await store.delete(scope)
         async for entry in store.scan(scope if scope.endswith("/") else ""):
-            if entry.fetched_at <= at and (scope != purges.NOT_FOUND or entry.is_negative):
+            if entry.fetched_at <= at and (scope != NOT_FOUND or entry.is_negative):
                 await store.delete(entry.key, announce=False)
         await store.flush()
         if announce:

@@ -167,12 +167,12 @@ class ImmediateStore(Protocol):
 
 @runtime_checkable
 class CountingStore(Protocol):
-    """A store that counts the queries of all instances, so that they share one rate exactly."""
+    """A store that counts the queries of all instances, which share one rate."""
 
     async def spend(self, name: str) -> int:
         """Count one query in the counter `name`, and return the number of all that were counted. Raises StoreError.
 
-        A counter that nobody uses for a while begins anew.
+        A counter that no instance has used for a minute may start at 0 again.
         """
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.list_formats import bibtex as tagged
+from doi_proxy.list_formats import bibtex
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListItem, ListReader, ReadItem, open_decoder
@@ -106,28 +106,28 @@ FORMATS: Final = (
     ),
     ListFormat(
         "ris",
-        partial(tagged.TaggedReader, tagged.RIS),
+        partial(bibtex.TaggedReader, bibtex.RIS),
         ("ris",),
         (media_types.RIS,),
         re.compile(r"(?:(?:Provider|Database|Content):[^\n]*\n\s*){0,8}TY {0,2}- "),
     ),
     ListFormat(
         "medline",
-        partial(tagged.TaggedReader, tagged.MEDLINE),
+        partial(bibtex.TaggedReader, bibtex.MEDLINE),
         ("nbib", "medline"),
         ("application/nbib", "application/x-medline"),
         re.compile(r"\s*PMID *- ?[0-9]"),
     ),
     ListFormat(
         "endnote",
-        partial(tagged.TaggedReader, tagged.ENDNOTE),
+        partial(bibtex.TaggedReader, bibtex.ENDNOTE),
         ("enw",),
         ("application/x-endnote-refer",),
         re.compile(r"\s*%0 "),
     ),
     ListFormat(
         "wos",
-        partial(tagged.TaggedReader, tagged.WEB_OF_SCIENCE),
+        partial(bibtex.TaggedReader, bibtex.WEB_OF_SCIENCE),
         ("ciw", "isi"),
         ("application/x-isi",),
         re.compile(r"\s*(?:FN [^\n]*\n|VR [^\n]*\n){1,2}PT [A-Z]"),

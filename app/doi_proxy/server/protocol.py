@@ -15,8 +15,7 @@ from typing import Any, Final, Literal, Protocol, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from doi_proxy.server import plain_head as framing
-from doi_proxy.server import proxies
+from doi_proxy.server import plain_head, proxies
 from doi_proxy.server.connections import BODY_RATE, Connections, Phase, Reason
 from doi_proxy.server.listening import is_host, split_absolute
 from doi_proxy.server.plain_head import ORIGIN_FORM, ReadingFlow, RequestStream, keep_alive_after_body, refusal
@@ -176,7 +175,7 @@ class ServerProtocol(HttpToolsProtocol):
                 break
             part = self._stream.cut()
             is_outside = not (self._stream.head_bytes or self._stream.body_left)
-            self._take(part, is_head=is_outside and part.endswith(framing.END))
+            self._take(part, is_head=is_outside and part.endswith(plain_head.END))
         self._is_advancing = False
         if self._stream.has_unread:
             self.flow.hold()
@@ -212,11 +211,11 @@ class ServerProtocol(HttpToolsProtocol):
         """Answer a complete head with a prepared answer, or feed a part of the stream to the parser."""
         if is_head and self._prepared is not None and part.startswith((b"GET /", b"HEAD /")):
             # A last request that is not the first one too is rare, and takes the full path.
-            is_only = self._is_new and framing.CLOSE_LINE in part
-            head = part.replace(framing.CLOSE_LINE, b"\r\n", 1) if is_only else part
+            is_only = self._is_new and plain_head.CLOSE_LINE in part
+            head = part.replace(plain_head.CLOSE_LINE, b"\r\n", 1) if is_only else part
             answer = self._prepared.answer(head, self._default_headers(), self._client_of)
             if answer is not None:
-                self.transport.write(framing.add_close(answer) if is_only else answer)
+                self.transport.write(plain_head.add_close(answer) if is_only else answer)
                 self.server_state.total_requests += 1
                 if self._is_new:
                     self._settle()
@@ -244,7 +243,7 @@ class ServerProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A head has arrived: answer it without a task if the application can; else uvicorn starts one."""
         fields, version = dict(self.headers), self.parser.get_http_version()
-        fault = _MALFORMED if version == "0.9" else framing.host_fault(self.headers, fields, version)
+        fault = _MALFORMED if version == "0.9" else plain_head.host_fault(self.headers, fields, version)
         if not self.url.startswith(b"/"):
             fault = fault or self._use_target_host()
             fields = dict(self.headers)
@@ -254,7 +253,7 @@ class ServerProtocol(HttpToolsProtocol):
             raise ValueError(fault)
         if self._is_new:
             self._settle()
-        self._stream.end_head(framing.body_length(fields))
+        self._stream.end_head(plain_head.body_length(fields))
         if self._stream.body_left and self.parser.should_upgrade():
             # The parser would parse the body as the next request.
             self._refusal = _UPGRADE_WITH_BODY
@@ -270,7 +269,7 @@ class ServerProtocol(HttpToolsProtocol):
             super().on_headers_complete()
             return
         if not self.parser.should_keep_alive():
-            answer, self._is_last = framing.add_close(answer), True
+            answer, self._is_last = plain_head.add_close(answer), True
         self.transport.write(answer)
         self.server_state.total_requests += 1
 
@@ -309,7 +308,7 @@ class ServerProtocol(HttpToolsProtocol):
         if application is None or is_odd or not (self._is_answered() and ORIGIN_FORM.fullmatch(self.url)):
             return None
         # uvicorn's answers have `connection: close` if the request has exactly that.
-        if not parser.should_keep_alive() and framing.CLOSE not in self.headers:
+        if not parser.should_keep_alive() and plain_head.CLOSE not in self.headers:
             return None
         scope: Any = self.scope
         scope["method"] = parser.get_method().decode("ascii")

@@ -386,7 +386,7 @@ def printable(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON value in one line. Characters that are not graphic are escaped, whoever wrote the text."""
+    """Print a JSON value in one line. Characters that are not graphic are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     print("".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text))
 

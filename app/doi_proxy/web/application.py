@@ -17,14 +17,20 @@ from doi_names.errors import EmptyName, NameTooLong
 from doi_names.name import HandleName
 from doi_names.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed, url_path
 from doi_proxy import errors
-from doi_proxy.web import redirect as which_ra
-from doi_proxy.web import request as request_id
-from doi_proxy.web import responses
+from doi_proxy.web import redirect, responses
 from doi_proxy.web.api import PROTOCOL_ERROR
 from doi_proxy.web.freshness import CACHE_CONTROL, OWN_PAGE, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
 from doi_proxy.web.problem import error_problem
 from doi_proxy.web.redirect import Face, Operations
-from doi_proxy.web.request import Fields, Request
+from doi_proxy.web.request import (
+    REQUEST_ID,
+    Fields,
+    Request,
+    answer_identifier,
+    echo_identifier,
+    id_headers,
+    sent_identifier,
+)
 from doi_proxy.web.request_path import (
     MAX_REQUEST_TARGET_BYTES,
     Parameters,
@@ -170,11 +176,9 @@ class Application:
         self._offer(request, reply)
         if stages.log_now is not None:
             last = stages.log_now(request, route, reply, seconds)
-        elif request.header(request_id.REQUEST_ID) is not None:
-            identifier = request_id.answer_identifier(
-                request, request_id.sent_identifier(request), (*reply.headers, *reply.freshness)
-            )
-            last = header_lines(request_id.id_headers(identifier))
+        elif request.header(REQUEST_ID) is not None:
+            identifier = answer_identifier(request, sent_identifier(request), (*reply.headers, *reply.freshness))
+            last = header_lines(id_headers(identifier))
         return responses.write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
     def _refuse(self, request: Request, route: str) -> responses.Reply | None:
@@ -229,8 +233,8 @@ class Application:
             return
         request = Request(scope, receive, self._site.public_url, self._site.sub_path)
         route = find_route(request.method, request.path, self._paths)
-        if self._stages.log_now is None and request.header(request_id.REQUEST_ID) is not None:
-            send = request_id.echo_identifier(request, send)
+        if self._stages.log_now is None and request.header(REQUEST_ID) is not None:
+            send = echo_identifier(request, send)
         await self._wrapped(request, route, receive, send)
 
     async def _respond(self, request: Request, route: str, receive: responses.Receive, send: responses.Send) -> None:
@@ -331,7 +335,7 @@ class Application:
             return await self._face.api.answer(request, api_part(path), parameters)
         if route == "which_ra":
             client = client_of(request.client_address)
-            return await which_ra.answer(request, names_part(path), client, self._face)
+            return await redirect.answer(request, names_part(path), client, self._face)
         if route == "home":
             return self._home(request)
         if route == "openurl":

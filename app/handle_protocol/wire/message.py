@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from handle_protocol.errors import AnswerTooLarge, MalformedMessage
-from handle_protocol.wire import site_value as fields
+from handle_protocol.wire import site_value
 from handle_protocol.wire.site_value import (
     I32,
     U8,
@@ -457,16 +457,16 @@ class EncodedValues:
         """The bytes, with another value for each relative TTL above 0."""
         data = bytearray(self.data)
         for offset, ttl in self.ttls:
-            fields.I32.pack_into(data, offset, change(ttl))
+            site_value.I32.pack_into(data, offset, change(ttl))
         return bytes(data)
 
 
 def decode_filters(body: bytes) -> Filters:
     """The body of a request. Raises MalformedMessage."""
-    reader = fields.FieldReader(body, "request")
+    reader = site_value.FieldReader(body, "request")
     handle = reader.string()
-    indexes = tuple(reader.number(fields.I32) for _ in range(reader.count(fields.I32.size, _MAX_FILTERS)))
-    types = tuple(reader.string() for _ in range(reader.count(fields.COUNT_BYTES, _MAX_FILTERS)))
+    indexes = tuple(reader.number(site_value.I32) for _ in range(reader.count(site_value.I32.size, _MAX_FILTERS)))
+    types = tuple(reader.string() for _ in range(reader.count(site_value.COUNT_BYTES, _MAX_FILTERS)))
     reader.finish()
     return Filters(handle, indexes, types)
 
@@ -479,7 +479,7 @@ def encode_message(message: Message) -> bytes:
 
 def encode_values(values: Iterable[Value]) -> EncodedValues:
     """A list of values."""
-    pieces, ttls, offset = [b""], list[tuple[int, int]](), fields.COUNT_BYTES
+    pieces, ttls, offset = [b""], list[tuple[int, int]](), site_value.COUNT_BYTES
     for value in values:
         pieces.append(encode_value(value))
         if value.ttl_type == TtlType.RELATIVE and value.ttl > 0:
@@ -487,7 +487,7 @@ def encode_values(values: Iterable[Value]) -> EncodedValues:
             ttls.append((offset + 9, value.ttl))
         offset += len(pieces[-1])
     count = len(pieces) - 1
-    pieces[0] = fields.U32.pack(count)
+    pieces[0] = site_value.U32.pack(count)
     return EncodedValues(count, b"".join(pieces), tuple(ttls))
 
 
@@ -496,15 +496,15 @@ def encode_value(value: Value) -> bytes:
     fixed = _VALUE.pack(value.index, value.timestamp, value.ttl_type, value.ttl, value.permissions)
     return (
         fixed
-        + fields.encode_string(value.type)
-        + fields.encode_string(value.data)
+        + site_value.encode_string(value.type)
+        + site_value.encode_string(value.data)
         + encode_references(value.references)
     )
 
 
 def encode_references(references: tuple[ValueReference, ...]) -> bytes:
     """A list of references."""
-    pieces = [fields.encode_count(references)]
+    pieces = [site_value.encode_count(references)]
     for reference in references:
-        pieces += (fields.U32.pack(len(reference.handle)), reference.handle, fields.I32.pack(reference.index))
+        pieces += (site_value.U32.pack(len(reference.handle)), reference.handle, site_value.I32.pack(reference.index))
     return b"".join(pieces)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doi_proxy.system import progress as interruption
+from doi_proxy.system import progress
 from tests.fake_upstream import FakeUpstream
 from tests.features.lists.command_bench import PATIENCE, Bench
 
@@ -23,6 +23,6 @@ async def bench(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Bench]:
     # The names under way are finished, however busy the machine is.
-    monkeypatch.setattr(interruption, "GRACE", PATIENCE)
+    monkeypatch.setattr(progress, "GRACE", PATIENCE)
     async with FakeUpstream() as upstream:
         yield Bench(tmp_path, upstream, capfd)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.system import progress as interruption
+from doi_proxy.system import progress
 from tests.features.bundles.test_store_commands import serving
 from tests.features.lists.command_bench import PATIENCE, URL, Bench, Ended, end_of
 from tests.features.lists.list_server import BatchServer
@@ -381,7 +381,7 @@ async def test_the_requests_to_a_server_have_limits(bench: Bench) -> None:
 async def test_a_list_on_a_server_can_be_interrupted_and_continued(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interruption, "GRACE", 0.0)
+    monkeypatch.setattr(progress, "GRACE", 0.0)
     path = bench.numbered(30)
     async with BatchServer() as server:
         server.plan = ["stall 10"]

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from doi_proxy.list_formats.body import write_all
-from doi_proxy.system import progress as interruption
+from doi_proxy.system import progress
 from tests.constants import LIST_WAIT
 from tests.features.lists.command_bench import Bench
 
@@ -26,7 +26,7 @@ _LONG: Final = {LIST_WAIT: 600, "upstream_timeout": 50}
 @pytest.fixture(autouse=True)
 def no_grace(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The names under way are abandoned at once, unlike in other tests with a bench."""
-    monkeypatch.setattr(interruption, "GRACE", 0.0)
+    monkeypatch.setattr(progress, "GRACE", 0.0)
 
 
 async def test_one_signal_ends_a_list_whose_next_name_has_no_answer(bench: Bench) -> None:

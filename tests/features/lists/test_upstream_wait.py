@@ -15,7 +15,7 @@ from doi_proxy.errors import (
     NotInBundle,
     PrefixDenied,
 )
-from doi_proxy.features.lists import batch as remaining_time
+from doi_proxy.features.lists import batch
 from doi_proxy.features.lists.batch import Effort, ListSize, RemainingTime, UpstreamWait, count_lists, estimate_seconds
 from doi_proxy.list_formats.body import ListSource
 from doi_proxy.resolver.resolution import Origin
@@ -111,8 +111,8 @@ def test_items_and_distinct_names_are_counted(tmp_path: Path, monkeypatch: pytes
     file = tmp_path / "list.txt"
     file.write_bytes(b"10.1000/a\n# comment\n\n10.1000/A\n10.1000/b\n" + b"x" * 70_000 + b"\n")
     source = ListSource(str(file))
-    monkeypatch.setattr(remaining_time, "MAX_COUNTED", 2)
+    monkeypatch.setattr(batch, "MAX_COUNTED", 2)
     assert count_lists([source, source]) == ListSize(8, 2), "an item that cannot be read has a row, and no name"
     assert count_lists([ListSource(STANDARD_INPUT)]) is None
-    monkeypatch.setattr(remaining_time, "MAX_COUNTED", 1)
+    monkeypatch.setattr(batch, "MAX_COUNTED", 1)
     assert count_lists([source]) is None

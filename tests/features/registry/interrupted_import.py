@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from doi_proxy.features.registry import import_files as tested
+from doi_proxy.features.registry import import_files
 from doi_proxy.features.registry.import_files import ImportRequest, RegistryReport, import_registry
 from doi_proxy.system.progress import Bar
 
@@ -40,7 +40,7 @@ def run(store: Path, source: str, steps: int = -1) -> RegistryReport:
     def show(label: str, total: float | None, in_bytes: bool) -> Generator[Bar]:
         yield bar
 
-    tested._BATCH = BATCH  # type: ignore[misc]
+    import_files._BATCH = BATCH  # type: ignore[misc]
     request = ImportRequest(source, None, 0, None, False, 2, RUN_ROWS)
     return import_registry(request, store, show, clock=lambda: NOW)
 

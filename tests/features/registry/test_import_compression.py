@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.features.registry import import_files as import_compression
+from doi_proxy.features.registry import import_files
 from doi_proxy.features.registry.import_files import choose_compress
 from doi_proxy.features.registry.sqlite_blocks import MAX_BYTES
 from doi_proxy.store.stored_entry import compress, decompress
@@ -27,5 +27,5 @@ def test_far_repetitions_stay_in_the_window() -> None:
 
 
 def test_without_isal_the_compression_is_that_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_compression, "library", zlib)
+    monkeypatch.setattr(import_files, "library", zlib)
     assert choose_compress() is compress

@@ -12,7 +12,6 @@ import pytest
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry import import_parts, import_worker
-from doi_proxy.features.registry import import_parts as import_streams
 from doi_proxy.features.registry.import_parts import (
     LeftOut,
     Part,
@@ -161,7 +160,7 @@ def test_compressed_data_that_was_cut_or_damaged_is_a_failure_and_what_came_befo
 
 
 def test_a_decompression_bomb_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_streams, "_LIMITS", GzipLimits(ratio=400, free_bytes=1_000_000))
+    monkeypatch.setattr(import_parts, "_LIMITS", GzipLimits(ratio=400, free_bytes=1_000_000))
     bomb = gzip.compress(b"0" * 5_000_000)
     with pytest.raises(UnreadablePart, match="more than 400 times its size"):
         list(gunzip(iter([bomb])))

@@ -15,7 +15,7 @@ import pytest
 
 from doi_proxy.assembly.features import find_records
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.registry import import_files as tested
+from doi_proxy.features.registry import import_files
 from doi_proxy.features.registry.import_files import ImportRequest, Missing, RegistryReport, import_registry
 from doi_proxy.features.registry.import_job import JobFolder
 from doi_proxy.features.registry.json_values import RegistryFormat
@@ -119,7 +119,7 @@ def test_records_from_before_a_date_are_left_out_and_counted(store: Path, tmp_pa
 
 
 def test_reading_stops_if_no_record_is_usable(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tested, "MAX_USELESS", 6)
+    monkeypatch.setattr(import_files, "MAX_USELESS", 6)
     works = [crossref_work(f"10.5555/{number}", None) for number in range(3)]
     for number in range(9):
         write(tmp_path / f"old/{number}.jsonl", json_lines(works))
@@ -138,7 +138,7 @@ def test_reading_stops_if_no_record_is_usable(store: Path, tmp_path: Path, monke
 def test_names_that_a_complete_file_does_not_have_are_counted_or_forgotten(
     store: Path, tmp_path: Path, missing: Missing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tested, "_BATCH", 2)
+    monkeypatch.setattr(import_files, "_BATCH", 2)
     names = [f"10.5555/{letter}" for letter in "abcdefghij"]
     rows = [(name, "https://example.org/", "X", "2020-01-01") for name in names]
     other = ("10.5555/cc", "https://example.org/", "Other", "2020-01-01")
@@ -237,7 +237,7 @@ def test_an_import_that_is_dropped_leaves_nothing_in_the_store(store: Path, tmp_
 def test_names_that_an_upstream_has_answered_are_counted_and_their_records_stay(
     store: Path, tmp_path: Path, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tested, "_BATCH", 5)
+    monkeypatch.setattr(import_files, "_BATCH", 5)
 
     async def put() -> None:
         cache = SqliteStore(store, clock=lambda: NOW, max_bytes=10_000_000, records=find_records())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.registry import import_worker as import_runs
+from doi_proxy.features.registry import import_worker
 from doi_proxy.features.registry.import_worker import (
     MAX_MERGED,
     RUN_SECONDS,
@@ -71,7 +71,7 @@ def test_of_equal_keys_the_newest_row_is_kept_whatever_their_order() -> None:
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_runs, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(import_worker, "BLOCK_ROWS", 2)
     rows: list[RegistryRow] = [
         (f"10.5555/{number}", number, "Crossref", f"https://example.org/{number}") for number in range(5)
     ]

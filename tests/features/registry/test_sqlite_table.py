@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.registry import sqlite_blocks as registry_blocks
+from doi_proxy.features.registry import sqlite_blocks
 from doi_proxy.features.registry.json_values import LAST_DATE, RegistryRecord
 from doi_proxy.features.registry.sqlite_blocks import (
     FORMAT_VERSION,
@@ -156,9 +156,9 @@ def test_blocks_have_the_records_that_a_dictionary_has(
         assert all(table.find(key) == one for key, one in model.items())
         assert table.find("10.1000/X") is None
         for prefix in ("10.1000/", "10.1000/0001", "10.1000/00299", "10.2/"):
-            assert registry_blocks.count(connection, prefix) == sum(key.startswith(prefix) for key in model)
+            assert sqlite_blocks.count(connection, prefix) == sum(key.startswith(prefix) for key in model)
         some = [f"10.1000/{n:05}" for n in range(0, 400, 7)]
-        assert registry_blocks.count_known(connection, some) == len(model.keys() & set(some))
+        assert sqlite_blocks.count_known(connection, some) == len(model.keys() & set(some))
 
 
 def test_the_records_of_a_prefix_begin_with_the_one_whose_name_is_the_prefix(table: RegistryTable) -> None:
@@ -236,7 +236,7 @@ def test_names_with_the_last_code_point_are_counted_under_their_prefix(table: Re
     names = ["10.1000/" + "\U0010ffff" * length for length in (1, 2, 2_040)]
     table.write(rows(*(RegistryRecord(HandleName(name), "https://a.example/", "", 1) for name in names)))
     with closing(connect_to_read(table.path)) as connection:
-        assert registry_blocks.count(connection, "10.1000/") == 3
+        assert sqlite_blocks.count(connection, "10.1000/") == 3
     assert count_registry(table.path, "10.1000/", NOW) == 3
 
 

@@ -22,7 +22,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.branding.feature import BrandingSettings
 from doi_proxy.system.files import explain_failure, read_regular, require_regular
 from doi_proxy.system.toml_text import TomlProblem, WrongTable, find_key, parse_toml
-from doi_proxy.web import look as branding
+from doi_proxy.web import look
 from doi_proxy.web.languages import LANGUAGES, flatten_texts, read_all
 from doi_proxy.web.look import Brand, NamedLink, OwnTemplates, Renderer
 from doi_proxy.web.outline import Outline, rows
@@ -474,7 +474,7 @@ _PRODUCT: Final = "doi-proxy"
 _SVG_ROOT: Final = re.compile(rb"<svg[\s>]")
 
 
-def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> branding.Branding:
+def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> look.Branding:
     """The face that the settings and their folder describe, over the texts of `packages`. Raises ConfigurationError."""
     folder = settings.branding_folder
     if folder is None:
@@ -497,17 +497,17 @@ def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> brandi
         raise ConfigurationError(f"{file}, line {find_key(text, key)[0]}: {key}: {error.message}") from error
 
 
-def _build(name: str, folder: Path | None, institution: Institution, packages: Sequence[str]) -> branding.Branding:
+def _build(name: str, folder: Path | None, institution: Institution, packages: Sequence[str]) -> look.Branding:
     """The face of an institution. Raises WrongTable for a key of its file, ConfigurationError for another file."""
-    rules = brand_stylesheet(branding.read_stylesheet(), institution.colours)
-    stylesheet, files = branding.open_files(rules, partial(_brand_icon, name, institution.colours.get("accent")))
+    rules = brand_stylesheet(look.read_stylesheet(), institution.colours)
+    stylesheet, files = look.open_files(rules, partial(_brand_icon, name, institution.colours.get("accent")))
     logo_path = None
     if folder is not None and institution.logo is not None:
         path = folder / institution.logo
         logo = _read_logo(path)
-        logo_path = f"/static/logo-{branding.digest(logo.content)}{path.suffix.lower()}"
+        logo_path = f"/static/logo-{look.digest(logo.content)}{path.suffix.lower()}"
         files[logo_path] = logo
-    brand = branding.Brand(
+    brand = look.Brand(
         stylesheet,
         name=name,
         logo=logo_path,
@@ -522,14 +522,14 @@ def _build(name: str, folder: Path | None, institution: Institution, packages: S
     texts = {tag: translation.texts for tag, translation in found.items()}
     brands = {tag: _translate(brand, translation) for tag, translation in found.items()}
     replace_templates = _replace_templates(_find_folder(folder, TEMPLATES), brand)
-    return branding.Branding(brand, files, institution.languages, texts, replace_templates, brands)
+    return look.Branding(brand, files, institution.languages, texts, replace_templates, brands)
 
 
 def _find_folder(folder: Path | None, name: str) -> Path | None:
     return None if folder is None or not (folder / name).is_dir() else folder / name
 
 
-def _translate(brand: branding.Brand, translation: Translation) -> branding.Brand:
+def _translate(brand: look.Brand, translation: Translation) -> look.Brand:
     """The brand in a language, whose file can have its footer and its links."""
     changed: dict[str, Any] = dict(translation.links)
     if translation.footer:
@@ -537,7 +537,7 @@ def _translate(brand: branding.Brand, translation: Translation) -> branding.Bran
     return replace(brand, **changed)
 
 
-def _replace_templates(folder: Path | None, brand: branding.Brand) -> Callable[[OwnTemplates], Renderer] | None:
+def _replace_templates(folder: Path | None, brand: look.Brand) -> Callable[[OwnTemplates], Renderer] | None:
     return None if folder is None else lambda own: open_templates(own, folder, brand)
 
 
@@ -548,7 +548,7 @@ def _brand_icon(name: str, accent: str | None, svg: str) -> str:
     return svg.replace(f"<title>{_PRODUCT}</title>", f"<title>{escape(name)}</title>")
 
 
-def _read_logo(path: Path) -> branding.StaticFile:
+def _read_logo(path: Path) -> look.StaticFile:
     if path.suffix.lower() not in LOGO_TYPES:
         raise WrongTable(f"{path.name[:80]} must end with .svg, .png, .webp, .jpg or .jpeg", "logo")
     media_type, magic = LOGO_TYPES[path.suffix.lower()]
@@ -560,4 +560,4 @@ def _read_logo(path: Path) -> branding.StaticFile:
     # The root element of an SVG logo must begin within this many bytes.
     if not content.startswith(magic) or (is_svg and not _SVG_ROOT.search(content[:4_096])):
         raise WrongTable(f"the content of {path} is not {media_type}; give the file the suffix of its content", "logo")
-    return branding.StaticFile(media_type, content)
+    return look.StaticFile(media_type, content)

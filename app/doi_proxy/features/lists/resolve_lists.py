@@ -20,7 +20,7 @@ from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError, InvalidParameter
 from doi_proxy.features.command import CommandContext
-from doi_proxy.features.lists import server_client as list_job
+from doi_proxy.features.lists import server_client
 from doi_proxy.features.lists.batch import BatchInput, BatchOptions, RemainingTime, agency_source, count_lists
 from doi_proxy.features.lists.command import ResolveChoice
 from doi_proxy.features.lists.rows_file import (
@@ -68,23 +68,23 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     if choice.matches:
         _require_references(choice)
     output_format = choice.output_format or _default_format(choice)
-    files = list_job.ListFiles()
+    files = server_client.ListFiles()
     if output_format == "concise":
         choice = replace(choice, suggests=True)
     fields = _choose_fields(choice, output_format)
     with RowOutput(choice.output) as output, stop_on_signals() as stop:
         recorder = RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
-        job = list_job.ListJob(recorder, files, list_job.find_obstacle(output, output_format, fields))
+        job = server_client.ListJob(recorder, files, server_client.find_obstacle(output, output_format, fields))
         inputs = _read_inputs(choice, files, stop.event)
         try:
             async with aclosing(inputs):
-                first = await list_job.go_on(output, job, inputs, output_format, fields)
+                first = await server_client.go_on(output, job, inputs, output_format, fields)
                 if files.is_complete and recorder.rows and not first:
                     print(f"-o {output.path}: all rows are written already", file=sys.stderr)
                     _report(job)
                     return 0
                 if not stop.event.is_set():
-                    await _run(context, choice, recorder, list_job.chain(first, inputs), stop.event, fields)
+                    await _run(context, choice, recorder, server_client.chain(first, inputs), stop.event, fields)
         except asyncio.CancelledError:
             return _report_end(job)
         if stop.event.is_set():
@@ -136,7 +136,7 @@ def _require_references(choice: ResolveChoice) -> None:
 
 
 async def _read_inputs(
-    choice: ResolveChoice, files: list_job.ListFiles, stop: asyncio.Event
+    choice: ResolveChoice, files: server_client.ListFiles, stop: asyncio.Event
 ) -> AsyncGenerator[list[BatchInput]]:
     """The inputs in groups."""
     if choice.names:
@@ -244,7 +244,7 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
 
 
 def _open_writer(
-    output_format: str, fields: tuple[str, ...], files: list_job.ListFiles, choice: ResolveChoice
+    output_format: str, fields: tuple[str, ...], files: server_client.ListFiles, choice: ResolveChoice
 ) -> writing.RowWriter:
     match output_format:
         case "csv":
@@ -325,11 +325,11 @@ def _exit_status(recorder: RowRecorder, *, is_strict: bool) -> int:
     return 0 if recorder.rows and bad - (0 if is_strict else recorder.without_doi) == 0 else 1
 
 
-def _report(job: list_job.ListJob) -> None:
+def _report(job: server_client.ListJob) -> None:
     report_rows(job.recorder.verdicts, job.recorder.others, job.files.entries, job.files.columns)
 
 
-def _report_end(job: list_job.ListJob) -> int:
+def _report_end(job: server_client.ListJob) -> int:
     if job.recorder.rows:
         _report(job)
     total = f"{job.files.names:,}" if job.files.is_complete else f"at least {job.files.names:,}"

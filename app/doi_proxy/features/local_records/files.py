@@ -13,7 +13,7 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.local_records.file_text import read_records
 from doi_proxy.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
 from doi_proxy.store.file import NOT_KEPT, LastGood
-from doi_proxy.system import files as watched_files
+from doi_proxy.system.files import MAX_FILES, UnreadableFile, WatchedFiles, list_toml_files, read_text_file, take_stamp
 from doi_proxy.system.toml_text import FileProblem
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class FilesReading:
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
 
-class LocalFiles(watched_files.WatchedFiles):
+class LocalFiles(WatchedFiles):
     """Keeps the records of a file or folder in force. Files with an error leave the previous records in force."""
 
     def __init__(
@@ -91,7 +91,7 @@ class LocalFiles(watched_files.WatchedFiles):
 
         Raises ConfigurationError with every error, up to a limit, if there are none.
         """
-        self._read_stamp = self._last_stamp = watched_files.take_stamp(self.path)
+        self._read_stamp = self._last_stamp = take_stamp(self.path)
         reading = read_files(self.path, self._bounds, self._clock())
         if not reading.errors:
             self._put_in_force(reading)
@@ -145,16 +145,16 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> FilesReading:
     records: list[LocalRecord] = []
     problems: list[FileProblem] = []
     texts: list[str] = []
-    files = watched_files.list_toml_files(path)
-    if len(files) > watched_files.MAX_FILES:
-        problems.append(FileProblem(str(path), 0, 0, f"the folder has more than {watched_files.MAX_FILES} files"))
+    files = list_toml_files(path)
+    if len(files) > MAX_FILES:
+        problems.append(FileProblem(str(path), 0, 0, f"the folder has more than {MAX_FILES} files"))
     room = bounds.bytes
-    for file in files[: watched_files.MAX_FILES]:
+    for file in files[:MAX_FILES]:
         try:
-            text, size = watched_files.read_text_file(
+            text, size = read_text_file(
                 file, room, f"the files have more than {bounds.bytes} bytes of records; {_ADVICE}"
             )
-        except watched_files.UnreadableFile as error:
+        except UnreadableFile as error:
             problems.append(error.problem)
             continue
         room -= size

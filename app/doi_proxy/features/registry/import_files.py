@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.registry import import_worker as import_runs
+from doi_proxy.features.registry import import_worker
 from doi_proxy.features.registry.import_job import MAX_NAMED, Job, JobFolder, with_left_out
 from doi_proxy.features.registry.import_parts import LeftOut, Part, find_parts, library, size_of_source
 from doi_proxy.features.registry.import_worker import ImportPool, PartReport, WorkerOptions
@@ -208,9 +208,9 @@ def import_registry(
 def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar, clock: Callable[[], float]) -> Job:
     """Read all parts that are not in a run yet."""
     job = msgspec.structs.replace(job, left_out=0, failures=0, named=[])
-    before = [part for run in import_runs.open_runs(folder.path) for part in run.header.parts]
+    before = [part for run in import_worker.open_runs(folder.path) for part in run.header.parts]
     done = {part.name for part in before}
-    session, now = import_runs.next_session(folder.path), int(clock())
+    session, now = import_worker.next_session(folder.path), int(clock())
     options = [
         WorkerOptions(folder.path, session, worker, request.form, request.since, now, request.run_rows)
         for worker in range(request.workers)
@@ -240,7 +240,7 @@ def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar
 class _Pace:
     """Counts the records that are read, and shows how many in a second."""
 
-    def __init__(self, bar: Bar, clock: Callable[[], float], before: Sequence[import_runs.PartReport]) -> None:
+    def __init__(self, bar: Bar, clock: Callable[[], float], before: Sequence[import_worker.PartReport]) -> None:
         """`before` was read by an earlier run of the program."""
         self._bar = bar
         self._clock = clock
@@ -249,7 +249,7 @@ class _Pace:
         self._refused = sum(part.refused for part in before)
         self._is_any_usable = any(part.refused < part.read for part in before)
 
-    def add(self, reports: Iterator[tuple[Part, import_runs.PartReport]]) -> None:
+    def add(self, reports: Iterator[tuple[Part, import_worker.PartReport]]) -> None:
         """Show what the processes report."""
         for part, report in reports:
             self._records += report.read
@@ -272,8 +272,8 @@ def _store(
     request: ImportRequest, folder: JobFolder, job: Job, table: RegistryTable, show_bar: ShowBar
 ) -> RegistryReport:
     """Merge the runs into the table, from where an earlier run of the program stopped."""
-    runs = import_runs.limit_runs(
-        folder.path, import_runs.open_runs(folder.path), import_runs.next_session(folder.path)
+    runs = import_worker.limit_runs(
+        folder.path, import_worker.open_runs(folder.path), import_worker.next_session(folder.path)
     )
     parts = [part for run in runs for part in run.header.parts]
     report = count_parts(parts, job)
@@ -285,7 +285,7 @@ def _store(
         absent = AbsentNames(table, agencies, state.last)
     bar_of_rows = show_bar("storing", sum(run.header.rows for run in runs), False)
     with bar_of_rows as bar:
-        for rows, repeated in _batches(import_runs.merge_rows([run.blocks() for run in runs]), state.last, bar):
+        for rows, repeated in _batches(import_worker.merge_rows([run.blocks() for run in runs]), state.last, bar):
             # Before the rows: the state that is written with them says that these names are looked at.
             if absent is not None:
                 _forget(table, state, absent.up_to(rows), request.missing)
@@ -323,10 +323,10 @@ def _batches(blocks: Iterator[list[RegistryRow]], after: str, bar: Bar) -> Itera
             # All rows of a key are in one group.
             while end < len(waiting) and waiting[end][0] == waiting[end - 1][0]:
                 end += 1
-            yield import_runs.keep_newest(waiting[:end])
+            yield import_worker.keep_newest(waiting[:end])
             waiting = waiting[end:]
     if waiting:
-        yield import_runs.keep_newest(waiting)
+        yield import_worker.keep_newest(waiting)
 
 
 def _forget(table: RegistryTable, state: _Progress, keys: Iterator[str], missing: Missing | None) -> None:

@@ -24,8 +24,7 @@ from typing import BinaryIO, Final, Self, TypeVar
 import msgspec
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.features.registry import import_parts as import_streams
-from doi_proxy.features.registry import json_values as reading
+from doi_proxy.features.registry import import_parts, json_values
 from doi_proxy.features.registry.import_job import hold_folder
 from doi_proxy.features.registry.import_parts import MAX_RECORD_BYTES, DamagedData, Part, library
 from doi_proxy.features.registry.json_values import (
@@ -236,7 +235,7 @@ class WorkerOptions:
     folder: Path
     session: int
     worker: int
-    form: reading.RegistryFormat | None
+    form: json_values.RegistryFormat | None
     #: Records with an earlier date are not imported, in seconds since the epoch.
     since: int
     #: The latest plausible date, in seconds since the epoch.
@@ -304,7 +303,7 @@ class RunWriter:
 
     def add(self, report: PartReport, rows: list[RegistryRow]) -> None:
         """Add the rows of one part. Raises OSError."""
-        if sum(len(part.reasons) for part in self._parts[-reading.MAX_REASONS :]) >= reading.MAX_REASONS:
+        if sum(len(part.reasons) for part in self._parts[-json_values.MAX_REASONS :]) >= json_values.MAX_REASONS:
             report = msgspec.structs.replace(report, reasons=[])
         if not self._parts:
             self._began = self._clock()
@@ -335,7 +334,7 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
     """Read one part: its report and its rows, in the order of the file. What was read before a failure counts."""
     rows: list[RegistryRow] = []
     agencies: set[str] = set()
-    findings, failure, left_out, has_states = reading.Findings(), "", "", False
+    findings, failure, left_out, has_states = json_values.Findings(), "", "", False
     try:
         for records in _read_blocks(part, options, findings):
             for record in records:
@@ -343,12 +342,12 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
                     rows.append(to_row(record))
                 agencies.add(record.agency)
             if len(rows) > _MAX_PART_RECORDS:
-                raise import_streams.UnreadablePart(f"it has more than {_MAX_PART_RECORDS} records; split the file")
+                raise import_parts.UnreadablePart(f"it has more than {_MAX_PART_RECORDS} records; split the file")
     except ListOfStates:
         has_states = True
     except UnknownFormat as error:
         left_out = str(error)
-    except (import_streams.UnreadablePart, import_streams.OversizeRecord, InvalidTable) as error:
+    except (import_parts.UnreadablePart, import_parts.OversizeRecord, InvalidTable) as error:
         failure = str(error)
     except OSError as error:
         failure = f"it cannot be read to its end: {error.strerror or error}"
@@ -357,31 +356,31 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
     return PartReport(part.name, *counts, *found, failure, left_out, findings.several, has_states), rows
 
 
-def _read_blocks(part: Part, options: WorkerOptions, findings: reading.Findings) -> Iterator[list[RegistryRecord]]:
+def _read_blocks(part: Part, options: WorkerOptions, findings: json_values.Findings) -> Iterator[list[RegistryRecord]]:
     """The records of each block. `findings` counts those of the whole part."""
     dates = RecordDates(default=part.date, latest=options.now)
-    reader: reading.BlockReader | None = None
+    reader: json_values.BlockReader | None = None
     # Bytes that are decoded at a time. They stay in the processor's caches: with 8 MiB, a work of Crossref takes 27 µs
     # instead of 19.
-    for block in import_streams.cut_blocks(_open(part), 256 * 1024, MAX_RECORD_BYTES):
+    for block in import_parts.cut_blocks(_open(part), 256 * 1024, MAX_RECORD_BYTES):
         reader = reader or _choose_reader(part, block, options.form)
         reader.read(block, dates, findings)
         yield findings.records
         findings.records = []
 
 
-def _choose_reader(part: Part, block: bytes, form: reading.RegistryFormat | None) -> reading.BlockReader:
+def _choose_reader(part: Part, block: bytes, form: json_values.RegistryFormat | None) -> json_values.BlockReader:
     """The reader for a part, from its first block. Raises ListOfStates, UnknownFormat and InvalidTable."""
     # Bytes in which the format is looked for. A document can have 100 MB.
     head = (part.first_line or block)[: 1024 * 1024]
-    if reading.is_list_of_states(head):
+    if json_values.is_list_of_states(head):
         raise ListOfStates
-    form = form or reading.detect_format(head)
-    if form is reading.RegistryFormat.CROSSREF:
+    form = form or json_values.detect_format(head)
+    if form is json_values.RegistryFormat.CROSSREF:
         return CrossrefReader()
-    if form is reading.RegistryFormat.DATACITE:
+    if form is json_values.RegistryFormat.DATACITE:
         return DataCiteReader()
-    if form is reading.RegistryFormat.CSV:
+    if form is json_values.RegistryFormat.CSV:
         table = read_table_form(part.first_line or block.partition(b"\n")[0])
         # A later block of the file does not have the line with the names of the columns.
         return TableReader(replace(table, has_header=False) if part.first_line else table)
@@ -394,10 +393,10 @@ def _open(part: Part) -> Iterator[bytes]:
     first = next(pieces, b"")
     pieces = chain((first,), pieces)
     total = 0
-    for piece in import_streams.gunzip(pieces) if import_streams.is_gzip(first) else pieces:
+    for piece in import_parts.gunzip(pieces) if import_parts.is_gzip(first) else pieces:
         total += len(piece)
         if total > _MAX_PART_BYTES:
-            raise import_streams.UnreadablePart(
+            raise import_parts.UnreadablePart(
                 f"it decompresses to more than {_MAX_PART_BYTES} bytes; decompress it first"
             )
         yield piece
@@ -412,7 +411,7 @@ def _read_slice(part: Part) -> Iterator[bytes]:
         while left:
             piece = file.read(min(left, _READ_BYTES))
             if not piece:
-                raise import_streams.UnreadablePart("the file was cut while it was read; begin again")
+                raise import_parts.UnreadablePart("the file was cut while it was read; begin again")
             left -= len(piece)
             yield piece
 

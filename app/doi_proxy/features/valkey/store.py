@@ -22,7 +22,7 @@ _ENTRY: Final = f"{KEY_PREFIX}entry:"
 _PURGE: Final = f"{KEY_PREFIX}purge:"
 _PURGE_MILLISECONDS: Final = int(PURGE_MEMORY * 1000)
 _COUNTER: Final = f"{KEY_PREFIX}counter:"
-#: Seconds without use after which a counter begins anew.
+#: Seconds without use after which a counter starts at 0 again.
 COUNTER_IDLE: Final = 60
 #: The stream of the names to forget. It is trimmed by whole nodes of 100 entries.
 FEED: Final = f"{KEY_PREFIX}feed"

@@ -300,7 +300,7 @@ class Bibliography:
     #: The entries of an export, of which each has one reference or more, and the column of a table: see ListReader.
     entries: int = 0
     column: str = ""
-    #: The .docx file that has the text, b"" if it was no document.
+    #: The .docx file that has the text, b"" for another file.
     document: bytes = b""
 
 
