@@ -55,6 +55,10 @@ def test_the_settings_and_the_store_explain_without_a_proxy(tmp_path: Path, caps
     assert (report["status"], report["location"]) == (302, "https://target.example/known")
     assert steps["upstream"]["result"] == "queried"
     assert steps["upstream"]["settings"]["upstream_url"] == "http://127.0.0.1:9"
+    # An instance that has ended, with the admin API at an address of its own.
+    ended = ["--management-listen", f"unix:{tmp_path}/admin.sock"]
+    assert main(["explain", "doi:10.5555/known", "--format", "json", *ended, *store]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == 302
 
 
 def test_the_text_has_a_paragraph_for_each_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,13 +22,13 @@ from doi_proxy.system.files import print_json, printable
 
 _PATH: Final = b"/admin/explain"
 #: The settings of the process that explains without a running proxy.
-_ALONE: Final = {"admin_listen": None, "access_log": "off"}
+_ALONE: Final = {"management_listen": (), "access_log": "off"}
 _ALONE_NOTE: Final = (
     "By the settings and the store. No running proxy was queried, so admission, back-off and budget are those of a new "
     "process."
 )
 _NOT_QUERIED: Final = (
-    "To query a running proxy, give its token, DOI_PROXY_ADMIN_TOKEN_FILE, or set admin_listen to a Unix socket."
+    "To query a running proxy, give its token, DOI_PROXY_ADMIN_TOKEN_FILE, or set management_listen to a Unix socket."
 )
 _COLUMN: Final = 15
 
