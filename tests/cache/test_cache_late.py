@@ -23,6 +23,7 @@ from doi_proxy.cache.store import MAX_LATE_PURGES, MAX_PURGES, Purges, StoreUnav
 from doi_proxy.errors import ConfigurationError, StoreError
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.entries import entry
+from tests.cache.test_missed import read_nothing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import forbid_writing, opened
 
@@ -143,7 +144,7 @@ async def test_a_late_store_gets_what_an_upstream_said_alone(clock: Clock) -> No
         await memory.put(found)
     missed = Missed()
     missed.add_everything()
-    await missed.write(store, memory, Purges(), clock())
+    await missed.write(store, memory, Purges(), clock(), read_nothing)
     assert not missed
     assert [(await store.get(name)) is not None for name in (NAME, OTHER)] == [True, False]
 

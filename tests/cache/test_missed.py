@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
+
 import pytest
 
 from doi_proxy.cache.entry import Entry
@@ -42,6 +45,10 @@ class Unsteady(MemoryStore):
     def _fail(self) -> None:
         if self.is_away:
             raise StoreError("The server does not answer.")
+
+
+async def read_nothing() -> None:
+    """No other instance has purged anything."""
 
 
 @pytest.fixture
@@ -125,9 +132,30 @@ async def test_more_keys_than_are_kept_are_all_of_memory(clock: Clock, store: Un
     with changed({"doi_proxy.cache.missed.MAX_BYTES": 1_000}):
         for number in range(10):
             missed.add(f"10.1000/{number}", announce=False)
-    await missed.write(store, memory, Purges(), clock())
+    await missed.write(store, memory, Purges(), clock(), read_nothing)
     assert not missed
     assert store.entries == 20
+
+
+async def test_a_purge_by_another_instance_is_obeyed_while_the_rest_of_memory_is_written(
+    cache: TieredStore, store: Unsteady
+) -> None:
+    for number in range(600):
+        await cache.memory.put(entry(f"10.1000/{number}"))
+    await cache.forget_announced()
+    put, written = store.put, list[str]()
+
+    async def put_and_purge(given: Entry, **more: Any) -> None:
+        await put(given, **more)
+        written.append(given.key)
+        if len(written) == 1:
+            await store.delete("10.1000/")
+
+    cache._missed.add_everything()
+    with patch.object(store, "put", put_and_purge):
+        await cache.write_missed()
+    assert len(written) == 250
+    assert cache.memory.entries == 0
 
 
 def test_names_that_were_fetched_while_valkey_was_away_are_answered_by_the_other_machine() -> None:

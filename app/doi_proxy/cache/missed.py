@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -159,10 +159,13 @@ class Missed:
         self._keys.clear()
         self._bytes, self._is_everything = 0, True
 
-    async def write(self, store: Store, memory: MemoryStore, purges: Purges, now: float) -> None:
+    async def write(
+        self, store: Store, memory: MemoryStore, purges: Purges, now: float, read_purges: Callable[[], Awaitable[None]]
+    ) -> None:
         """Write to the store what it missed. Raises StoreError when it fails again; the rest stays.
 
-        `purges` are those of the last hour, by any process.
+        `purges` are those of the last hour, by any process. `read_purges` drops from memory what others have purged
+        meanwhile: a million records take minutes.
         """
         for scope, at in tuple(self.purges.items()):
             await delete_purged(store, scope, at, announce=True)
@@ -172,9 +175,9 @@ class Missed:
         keys = memory.unsorted_keys() if is_everything else list(self._keys)[:1_000]
         for number, key in enumerate(keys):
             # A queue of writes is limited.
-            # Records that are written between two flushes.
             if number % 250 == 0:
                 await store.flush()
+                await read_purges()
             entry = memory.peek(key)
             if entry is not None and entry.is_confirmed:
                 # A purge by another instance can be newer than the record. One by this process is older: memory has it.

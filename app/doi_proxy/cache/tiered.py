@@ -500,7 +500,7 @@ class TieredStore(FallbackStore):
         """Write to the store what it missed while it was away, if it is back."""
         if self._missed and self.store is not None and self._late is None:
             with suppress(StoreError):  # it is away, and this is tried again
-                await self._missed.write(self.store, self.memory, self._purges, self._clock())
+                await self._missed.write(self.store, self.memory, self._purges, self._clock(), self.forget_announced)
                 self._outage.record_success("put")
 
     def _record_failure(self, operation: str, error: StoreError) -> None:
