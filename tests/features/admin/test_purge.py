@@ -9,6 +9,7 @@ import pytest
 from doi_names.name import HandleName
 from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.store import EVERYTHING
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.admin.purge import PurgeResult, Selection, count_selected, purge
 from doi_proxy.features.sqlite.store import SqliteStore
@@ -54,6 +55,16 @@ async def test_more_entries_than_one_batch_are_all_purged() -> None:
     assert (await count_selected(cache, Selection(everything=True))).count == 200
     assert (await purge(cache, Selection(everything=True))).count == 200
     assert cache.memory.entries == 0
+
+
+async def test_a_purge_of_everything_is_announced_as_one_scope(clock: Clock) -> None:
+    store = MemoryStore(1_000_000, clock=clock)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=1e9)
+    for number in range(20):
+        await cache.put(entry(f"10.1000/{number}"))
+    cursor = (await store.changes(None)).cursor
+    assert (await purge(cache, Selection(everything=True))).count == 20
+    assert set((await store.changes(cursor)).keys) == {EVERYTHING}
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
         if soft:
             await cache.expire(entry, announce=False)
         else:
-            await cache.delete(entry.key, announce=selection.everything)
+            await cache.delete(entry.key, announce=False)
 
     result = await _change(cache, selection, change)
     await cache.end_purge(selection.scope())
