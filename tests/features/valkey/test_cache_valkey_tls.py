@@ -93,6 +93,12 @@ async def test_servers_and_sentinels_have_tls(tls: Tls, tmp_path: Path, clock: C
         await read_back(sentinels.url, clock)
 
 
+@pytest.mark.parametrize("url", ["valkey://127.0.0.1:1?protocol=3", "valkey+cluster://127.0.0.1:1?startup_nodes=1"])
+def test_an_option_that_redis_refuses_is_an_error_of_the_url(url: str, clock: Clock) -> None:
+    with pytest.raises(ConfigurationError, match="store URL is invalid"):
+        open_server(url, StoreOptions(clock, max_bytes=0, timeout=30.0))
+
+
 @pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile"])
 def test_a_file_that_cannot_be_used_is_named_at_the_start(option: str, tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "no certificate.pem").write_text("nothing", encoding="ascii")

@@ -55,8 +55,6 @@ _SENTINEL_PORT: Final = 26379
 _WITH_TLS: Final = ("rediss", "valkeys")
 #: What redis calls the files of a connection with TLS.
 _TLS_FILES: Final = ("ca_certs", "ca_path", "certfile", "keyfile")
-#: Options of a server with records that Sentinels do not have.
-_OF_RECORDS: Final = ("db", "username", "password")
 
 
 def open_redis(url: str, timeout: float) -> tuple[Client, str]:

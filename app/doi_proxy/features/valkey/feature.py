@@ -22,12 +22,14 @@ SCHEMES: Final = frozenset(
 
 def open_server(url: str, options: StoreOptions) -> Store:
     """Open the store of a URL. No connection is opened yet. Raises ConfigurationError."""
+    from redis.exceptions import RedisError
+
     from doi_proxy.features.valkey.store import ValkeyStore
 
     # The URL may contain a password, so it is not part of a message.
     try:
         return ValkeyStore(url, clock=options.clock, timeout=options.timeout, read_only=options.read_only)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, AttributeError, RedisError) as error:
         raise ConfigurationError(f"The store URL is invalid: {error}; see docs/valkey.md.") from error
 
 

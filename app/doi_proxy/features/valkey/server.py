@@ -185,7 +185,7 @@ def _describe(error: Exception) -> str:
             error = cause
     text = str(error) or type(error).__name__
     remedy = next((remedy for words, remedy in _REMEDIES if words in text), "")
-    return f"{text.rstrip('.')}; {remedy}" if remedy else text
+    return text.rstrip(".") + (f"; {remedy}" if remedy else "")
 
 
 def _is_reply(error: Exception) -> bool:
