@@ -1,4 +1,4 @@
-"""What a failure costs: a primary of the store is killed under load, and a process that has the lease on a name."""
+"""What a failure costs: a primary of the store is killed under load, and a process with a query under way."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ _METHOD: Final = (
     "Two proxies share the store. A primary is killed while six callers ask for registered and for unknown names in"
     " turn; a third of the registered ones have a TTL of a second. *Replica* is the time until the servers have another"
     " primary, *proxies* until both proxies use it. The nodes of the cluster have `cluster-node-timeout 1500`, the"
-    " Sentinels `down-after-milliseconds 1000`. For the lease, the upstream holds a query, its process is killed, and"
-    " a client requests the same name from another process. Times are medians, with the shortest and the longest."
+    " Sentinels `down-after-milliseconds 1000`. For a killed process, the upstream holds a query, the process that"
+    " sent it is killed, and a client requests the same name from another process. Times are medians, with the"
+    " shortest and the longest."
 )
 
 
@@ -80,13 +81,13 @@ class _Failover:
 def failover(plan: Plan) -> tuple[Section, ...]:
     """Both failures, `plan.few_rounds` times."""
     results = {label: [_run(_fail_over(opened)) for _ in range(plan.few_rounds)] for label, opened in _STORES.items()}
-    leases = {label: [_run(measure()) for _ in range(plan.few_rounds)] for label, measure in _LEASES.items()}
+    waits = {label: [_run(measure()) for _ in range(plan.few_rounds)] for label, measure in _KILLED.items()}
     runs = [run for runs in results.values() for run in runs]
     claims = [
         Claim("wrong answers while a primary is killed", sum(len(run.verdicts.wrong) for run in runs), "<=", 0),
         Claim("false 404", sum(len(run.verdicts.false_not_found) for run in runs), "<=", 0),
         Claim("requests without an answer", sum(run.verdicts.no_answer.total() for run in runs), "<=", 0),
-        Claim("wait for a killed process", max(map(max, leases.values())), "<=", _MAX_WAIT, " s"),
+        Claim("wait for a killed process", max(map(max, waits.values())), "<=", _MAX_WAIT, " s"),
     ]
     return (
         Section(
@@ -98,8 +99,8 @@ def failover(plan: Plan) -> tuple[Section, ...]:
                     tuple(_row(label, runs) for label, runs in results.items()),
                 ),
                 Table(
-                    ("the process with the lease is killed", "wait of another process"),
-                    tuple((label, _spread(seconds)) for label, seconds in leases.items()),
+                    ("a process with a query under way is killed", "wait of another process"),
+                    tuple((label, _spread(seconds)) for label, seconds in waits.items()),
                 ),
             ),
             claims=tuple(claims),
@@ -198,6 +199,6 @@ async def _wait_for(other: Proxy, lost: asyncio.Task[Any]) -> float:
     return seconds
 
 
-_LEASES: Final = {
+_KILLED: Final = {
     "Valkey, a proxy on another machine": _kill_proxy,
 }

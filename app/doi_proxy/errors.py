@@ -1,4 +1,4 @@
-"""The base classes of all errors, and the errors of the core. A feature has its own in its file errors.py.
+"""The base classes of all errors, and the errors of the core. A feature has its own in feature.py or errors.py.
 
 The docstring of a class is its default message. `status` is the HTTP status that `web` answers with; packages below
 `web` do not use HTTP exceptions. `token` is the stable name of the class for programs. docs/errors.md lists them.

@@ -146,7 +146,7 @@ class MemoryStore:
         return entry is not None
 
     async def drop_scope(self, scope: str) -> AsyncIterator[str]:
-        """Drop the entries of a scope in turns of 3 ms, and yield the key of each; see purges.py."""
+        """Drop the entries of a scope in turns of 3 ms, and yield the key of each; see Purges."""
         if has_many_keys(scope):
             async for key in self.walk(scope if scope.endswith("/") else EVERYTHING):
                 entry = self._table_of(key).get(key)

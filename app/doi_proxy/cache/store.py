@@ -124,7 +124,7 @@ class Store(Protocol):
     async def delete(self, key: str, *, announce: bool = True) -> bool:
         """Purge an entry and announce it. Returns whether there was one. The deletion is durable after `flush`.
 
-        `put` refuses the answers to earlier queries (see purges.py). A key with a slash at its end stands
+        `put` refuses the answers to earlier queries (see Purges). A key with a slash at its end stands
         for all keys that begin with it, and "" for all keys: their earlier queries are refused, and the caller
         deletes the entries, without `announce`. With the entry of a name, its registry record is deleted.
         """

@@ -1,4 +1,4 @@
-"""Who sees the paths for operators, and the log of what they do there: one line for each action."""
+"""Who sees the paths for operators, and the log of what they do there; routes that are built when needed."""
 
 from __future__ import annotations
 

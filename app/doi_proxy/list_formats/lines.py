@@ -19,7 +19,6 @@ from doi_proxy.system.files import Gunzip, GzipLimits
 
 _MARKS: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _MARK_BYTES: Final = 2
-_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 class Utf8Stream:
@@ -158,7 +157,7 @@ class SearchedField(msgspec.Struct, frozen=True, gc=False):
 
 
 class SearchedEntry(msgspec.Struct, frozen=True, gc=False):
-    """Fields that are searched for names, and what stands for them if there is none. See entry_search.
+    """Fields that are searched for names, and what stands for them if there is none.
 
     If it `is_field`, it is one field of names that can have several. `note` is what a row of its names says too.
     """

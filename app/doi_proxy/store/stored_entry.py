@@ -119,7 +119,7 @@ FORMAT_BITS: Final = 0x0F
 #: The expiries are seconds since the epoch and the values are JSON. Otherwise the expiries are whole seconds after
 #: `fetched`, rounded down, and the values are compressed.
 PLAIN: Final = 0x10
-#: The place of a plain redirect's target precedes the values (stored_redirect.py).
+#: The place of a plain redirect's target precedes the values (see RedirectAnswer).
 WITH_TARGET: Final = 0x20
 #: The entry ends with its proof, and the length of the proof.
 _PROVEN: Final = 0x40

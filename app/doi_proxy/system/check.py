@@ -149,7 +149,7 @@ class Event:
     """An event. Times are in seconds since the epoch. One that lasts, without `until`, goes on.
 
     `detail` is the host of an upstream, the version of a start, or the direction in which a clock was set. `cause` is
-    the token of an error, and `sign` narrows it down; see system.incidents. `count` is the number of entries of a
+    the token of an error, and `sign` narrows it down; see Incident. `count` is the number of entries of a
     purge, of denials, or of the seconds by which a clock was set.
     """
 

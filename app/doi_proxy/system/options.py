@@ -1,4 +1,4 @@
-"""What the groups of settings have in common."""
+"""What the groups of settings have in common, the settings that have left, and the settings as features read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handle API of one upstream, queried with httpx over the engine in `engine`.
+"""The handle API of one upstream, queried with httpx, and the transports below it.
 
 Every failure leaves here as a CouldNotVerify. HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY name an egress proxy.
 SSL_CERT_FILE or SSL_CERT_DIR replace the certificate authorities that are trusted otherwise.

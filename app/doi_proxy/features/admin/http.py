@@ -1,4 +1,4 @@
-"""The admin API: look at an entry, refresh, purge, reload, deny a client. FastAPI behind a gate (see admin_gate)."""
+"""The admin API: look at an entry, refresh, purge, reload, deny a client. FastAPI behind a gate (see gate.py)."""
 
 from __future__ import annotations
 

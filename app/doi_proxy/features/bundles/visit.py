@@ -75,7 +75,7 @@ class UniqueNames:
 def read_lists(paths: Sequence[str], *, column: str | None = None, any_handle: bool = False) -> Iterator[NameItem]:
     """Read the names of lists, one list after the other. `-` is standard input.
 
-    The name of a file decides its format (list_formats/list_stream.py). Handles that are not DOI names or shortDOIs
+    The name of a file decides its format (list_formats/formats.py). Handles that are not DOI names or shortDOIs
     need `any_handle`. Raises ConfigurationError now if a file does not exist, and during the iteration if it cannot be
     read to its end.
     """

@@ -1,7 +1,7 @@
 """What one client may do: requests a second, requests that bypass the cache, and whether it is served at all.
 
-A client is the network of its address (see client_network), and pays with the networks that contain it (see accounts).
-Networks are in memory alone: this module writes none into a log, a store or a metric.
+A client is the network of its address, and pays with the networks that contain it (see find_accounts). Networks are
+in memory alone: this module writes none into a log, a store or a metric.
 """
 
 from __future__ import annotations

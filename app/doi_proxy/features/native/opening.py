@@ -45,9 +45,6 @@ from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: The highest privacy level at which a log may contain names.
-_NAMES_IN_LOG: Final = 2
-
 
 @dataclass(frozen=True, slots=True)
 class QueryTokens:

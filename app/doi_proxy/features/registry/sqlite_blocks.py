@@ -232,7 +232,7 @@ class _Block:
     #: None if the table is empty.
     first: str | None
     records: int
-    #: The texts of the records, in the order of their keys. See py.
+    #: The texts of the records, in the order of their keys.
     lines: list[bytes]
 
 

@@ -59,7 +59,7 @@ _FILE_CAUSES: Final = {
 #: What the names of the log and of its index end with.
 TAILS: Final = ("-wal", "-shm")
 
-#: The times of `entries` are whole seconds since the epoch, without an index: `hand` finds what leaves (eviction.py).
+#: The times of `entries` are whole seconds since the epoch, without an index: `hand` finds what leaves.
 #: `earlier` has the earlier targets of the name. `room` is the bytes that a row takes in the file. Up to 1,002 bytes of
 #: it share a page of 4,096, of which a quarter is free. Of a longer row 489 do, and the rest has pages of its own
 #: (sqlite.org/fileformat2.html, section 1.6). Measured over 4,000 rows of 100 to 8,000 bytes that come and go: at most
