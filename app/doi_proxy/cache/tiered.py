@@ -442,6 +442,11 @@ class TieredStore(FallbackStore):
             detail = "" if stats.store is None else stats.store.detail
             raise StoreError(f"The store failed, so the result is not complete: {detail}")
 
+    @property
+    def has_missed_purges(self) -> bool:
+        """Whether the store, and with it the other instances, get a purge only when the store is back."""
+        return self._late is not None or bool(self._missed.purges)
+
     async def flush(self) -> None:
         """Return when all earlier changes are durable, or the store has failed."""
         if self.store is not None:

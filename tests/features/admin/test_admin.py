@@ -26,6 +26,7 @@ from doi_proxy.web.request_path import Header, client_of
 from doi_proxy.web.responses import Message
 from handle_protocol.referral import Answer, ResponseCode
 from tests.cluster.processes import until
+from tests.ports import free_port
 from tests.table import table
 from tests.web.proxy import Proxy
 from tests.world.answer import Reply
@@ -105,9 +106,22 @@ async def test_a_purge_makes_the_next_request_query_the_upstream(proxy: Proxy, s
     assert (await act(proxy, "purge", {**selection, "dry_run": True})).json["entries"] == 1
     assert (await look(proxy, f"/admin/entries/{NAME}")).status == 200
     proxy.upstream.put(NAME, url="http://new.example/")
-    assert (await act(proxy, "purge", selection)).json == {"entries": 1, "soft": False, "dry_run": False}
+    assert (await act(proxy, "purge", selection)).json == {
+        "entries": 1,
+        "soft": False,
+        "dry_run": False,
+        "pending": False,
+    }
     assert (await look(proxy, f"/admin/entries/{NAME}")).status == 404
     assert (await proxy.get(f"/{NAME}"))["location"] == "http://new.example/"
+
+
+async def test_a_purge_that_the_store_did_not_get_is_pending() -> None:
+    async with Proxy(admin_token=TOKEN, store_url=f"valkey://127.0.0.1:{free_port()}/0") as proxy:
+        await proxy.get(f"/{NAME}")
+        assert (await act(proxy, "purge", {"doi": NAME, "dry_run": True})).json["pending"] is False
+        report = (await act(proxy, "purge", {"doi": NAME})).json
+        assert (report["entries"], report["pending"]) == (1, True)
 
 
 async def test_a_soft_purge_keeps_the_record_for_an_outage(proxy: Proxy) -> None:

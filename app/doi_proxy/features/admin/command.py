@@ -53,10 +53,13 @@ def refresh_prefix_remote(client: AdminClient, prefix: HandleName, limit: int) -
 
 def purge_remote(client: AdminClient, selections: Sequence[dict[str, Any]], *, soft: bool, dry_run: bool) -> int:
     """Purge entries."""
-    count = sum(
-        client.act("purge", {**selection, "soft": soft, "dry_run": dry_run})["entries"] for selection in selections
-    )
+    reports = [client.act("purge", {**selection, "soft": soft, "dry_run": dry_run}) for selection in selections]
+    count = sum(report["entries"] for report in reports)
     print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {count}")
+    if any(report.get("pending") for report in reports):
+        raise DoiProxyError(
+            "The store failed. It and other instances get the purge once it is back; do not restart now."
+        )
     return 0
 
 

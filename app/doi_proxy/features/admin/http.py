@@ -139,6 +139,10 @@ class PurgeReport(BaseModel):
     entries: int = Field(description="Entries that were purged, or that would be.")
     soft: bool
     dry_run: bool
+    pending: bool = Field(
+        description="Whether the store failed, so that it and other instances have the purge only once it is back. A "
+        "restart before that loses it."
+    )
 
 
 class RefreshReport(BaseModel):
@@ -275,7 +279,8 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
     )
     async def purge(request: Request, body: PurgeRequest) -> PurgeReport:
         report = await actions.purge(body, _selected_name(body))
-        audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries")
+        pending = "; the store failed and gets the purge once it is back" if report.pending else ""
+        audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries{pending}")
         return report
 
     @app.post(
@@ -382,7 +387,8 @@ def build_actions(context: Context, core: Core, limits: Limits) -> AdminActions:
         )
         if not request.dry_run:
             context.events.record("purge", clock(), result.count)
-        return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
+        pending = not request.dry_run and core.cache.has_missed_purges
+        return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run, pending=pending)
 
     async def refresh(name: HandleName) -> RefreshReport:
         return await _refresh(core, name, clock)
