@@ -11,9 +11,8 @@ from typing import Any, Final
 from doi_proxy.assembly.core import open_cache, read_queue_timeouts, read_resolver_timeouts, read_ttl_policy
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.commands.context import ParsedContext
-from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from doi_proxy.commands.commands import ParsedContext
+from doi_proxy.resolver.fetcher import FailureMemory, ResolverOptions, ResolverTimeouts
 from doi_proxy.resolver.resolution import ResolutionObserver, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions

@@ -91,7 +91,6 @@ PURE: Final = ("doi_names", "handle_protocol", *(
         "features.local_records.file_text",
         "features.local_records.records",
         "features.metadata.match",
-        "features.registry.archive",
         "features.registry.json_values",
         "list_formats.bibtex",
         "list_formats.formats",
@@ -99,7 +98,6 @@ PURE: Final = ("doi_names", "handle_protocol", *(
         "list_formats.lines",
         "list_formats.reference_list",
         "rationing",
-        "resolver.failure_memory",
         "resolver.resolution",
         "resolver.target",
         "system.toml_text",
@@ -135,7 +133,7 @@ NEVER_AT_IMPORT_METHODS: Final = frozenset({"mkdir", "open", "read_bytes", "read
 #: such as `tarfile.open`, has an object in its place.
 FILE_HOMES: Final = frozenset(
     # The build loads the last one alone.
-    {"doi_proxy.system.files", "doi_proxy.system.version"}
+    {"doi_proxy.system.files", "doi_proxy.system.check"}
 )
 #: What opens, creates, copies or replaces a file by its path. `Path.open` is recognized by its mode, or by what it is
 #: called on.
@@ -524,7 +522,7 @@ def test_an_import_that_points_up_or_sideways_is_seen(name: str, text: str) -> N
     [
         ("doi_proxy.resolver.resolver", "import httpx"),
         ("doi_proxy.web.api", "import redis.asyncio"),
-        ("doi_proxy.features.lists.http", "import redis.asyncio"),
+        ("doi_proxy.features.lists.answer", "import redis.asyncio"),
         ("doi_proxy.resolver.resolver", "from fastapi import Request"),
         ("doi_proxy.commands.main", "import sqlite3"),
         ("doi_proxy.web.application", "from opentelemetry import trace"),

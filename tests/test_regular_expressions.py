@@ -47,9 +47,9 @@ SEARCHED: Final = frozenset(
         "handle_protocol.value.JSON_STRING",
         "doi_proxy.web.api.JSON_STRING",
         "doi_proxy.web.api._INVALID_IN_CALLBACK",
-        "doi_proxy.web.link_header._DROPPED",
-        "doi_proxy.web.link_header._ESCAPED",
-        "doi_proxy.web.locations_xml._NOT_XML",
+        "doi_proxy.web.responses._DROPPED",
+        "doi_proxy.web.responses._ESCAPED",
+        "doi_proxy.web.shown_values._NOT_XML",
         "doi_proxy.web.request_path._SEPARATOR",
     }
 )

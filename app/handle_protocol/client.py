@@ -19,7 +19,7 @@ from typing import Final, Protocol, Self
 from handle_protocol.directory import Directory
 from handle_protocol.errors import HandleNotFound, HandleProtocolError
 from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
-from handle_protocol.native_answer import read_response
+from handle_protocol.proof import read_response
 from handle_protocol.referral import DirectoryLimits, HandleService, Lookups, Question, ResponseCode, within
 from handle_protocol.site import AllowedServers, ServerHealth
 from handle_protocol.transport.egress import Egress, HttpAnswer, TunnelTransport
@@ -27,12 +27,7 @@ from handle_protocol.transport.stream import ConnectionPool, TcpTransport, Trans
 from handle_protocol.transport.udp import UdpTransport
 from handle_protocol.value import Record, read_values
 from handle_protocol.wire import site_value
-from handle_protocol.wire.message import (
-    ENVELOPE_BYTES,
-    UNKNOWN_SERIAL,
-    Response,
-    SignedAnswer,
-)
+from handle_protocol.wire.message import ENVELOPE_BYTES, UNKNOWN_SERIAL, Response, SignedAnswer
 
 #: Seconds for one handle, with the look-ups that lead to its server.
 TIMEOUT: Final = 10.0

@@ -17,8 +17,7 @@ from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.sqlite import store as store_module
 from doi_proxy.resolver import resolver as resolver_module
-from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.fetcher import ResolverOptions
+from doi_proxy.resolver.fetcher import FailureMemory, ResolverOptions
 from doi_proxy.resolver.resolution import Origin, ResolutionObserver
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.source import UpstreamQuery

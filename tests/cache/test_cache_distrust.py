@@ -19,8 +19,8 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, StoreError
 from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.features.valkey.store import ValkeyStore
-from doi_proxy.store.url import StoreOptions
-from doi_proxy.store.url import open_store as open_shared_store
+from doi_proxy.store.file import StoreOptions
+from doi_proxy.store.file import open_store as open_shared_store
 from tests.cache.entries import entry, known, missing
 from tests.clock import Clock
 from tests.examples import examples
@@ -205,6 +205,6 @@ async def test_any_other_url_is_one_clear_line_without_its_password(url: str, cl
 
 @pytest.mark.process
 def test_the_libraries_of_other_stores_are_not_imported() -> None:
-    code = "import sys, doi_proxy.store.url; print(sorted({'redis', 'sqlite3'} & set(sys.modules)))"
+    code = "import sys, doi_proxy.store.file; print(sorted({'redis', 'sqlite3'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.proxy_client.exchange import Exchange, open_client, parse_server
+from doi_proxy.proxy_client import Exchange, open_client, parse_server
 from doi_proxy.server.listening import UNIX
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import START_DEADLINE, until

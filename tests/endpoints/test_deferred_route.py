@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi.routing import APIRoute
 from starlette.routing import Match, Route
 
-from doi_proxy.endpoints.operators import USED, DeferredRoute
+from doi_proxy.endpoints import USED, DeferredRoute
 
 OPTIONS: Final[dict[str, Any]] = {"methods": ["get", "POST"], "name": "reading"}
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from doi_proxy.endpoints.fair_lock import FairLock
-from doi_proxy.endpoints.operators import list_parameters, refuse_slips
+from doi_proxy.endpoints import FairLock, list_parameters, refuse_slips
 from doi_proxy.errors import InvalidParameter
 from tests.table import table
 from tests.web.proxy import Proxy

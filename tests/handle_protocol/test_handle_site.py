@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from doi_proxy.networks import AllowedAddresses
 from handle_protocol.errors import InvalidSite, UnusableAnswer
 from handle_protocol.json_sites import (
     MAX_BOOTSTRAP_BYTES,

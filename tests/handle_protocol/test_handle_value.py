@@ -14,11 +14,12 @@ from handle_protocol.location import (
     Location,
     Locations,
     MalformedLocations,
+    Namespace,
     fill_template,
     read_locations,
+    read_namespace,
     split_handles,
 )
-from handle_protocol.namespace import Namespace, read_namespace
 from handle_protocol.referral import read_answer
 from handle_protocol.value import DEFAULT_TTL, Data, HandleValue, Ttl, read_ttl, read_value, read_values
 from tests.table import table

@@ -7,7 +7,7 @@ import pytest
 from doi_proxy.errors import UnsupportedBody
 from doi_proxy.list_formats.body import read_content_type
 from doi_proxy.list_formats.reference_list import NOTES, find_references
-from doi_proxy.web.media_types import CSV, JSON, NDJSON, TEXT
+from doi_proxy.web.negotiation import CSV, JSON, NDJSON, TEXT
 from doi_proxy.web.request import media_type_of
 
 NUMBERED = """References

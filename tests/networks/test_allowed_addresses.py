@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from doi_proxy.networks.allowed_addresses import SPECIAL, AllowedAddresses, is_public
+from doi_proxy.networks import SPECIAL, AllowedAddresses, is_public
 from handle_protocol.referral import HandleService, Question
 from handle_protocol.wire.site_value import TransportProtocol
 from tests.features.native.clients import PROTOCOLS, open_exchange

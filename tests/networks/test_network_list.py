@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.networks.allowed_addresses import NetworkList, parse_allowed, read_network_file
+from doi_proxy.networks import NetworkList, parse_allowed, read_network_file
 
 NUMBERS = st.integers(0, 2**32 - 1)
 

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.proxy_client.exchange import AdminClient, ProxyServer, parse_server
+from doi_proxy.proxy_client import AdminClient, ProxyServer, parse_server
 
 pytestmark = pytest.mark.process
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.proxy_client.exchange import Exchange, ProxyFailure, ProxyServer, parse_server
+from doi_proxy.proxy_client import Exchange, ProxyFailure, ProxyServer, parse_server
 from tests.accepting import accept_into, close_server
 
 # The client is synchronous: it runs in a thread, over a socket of the system.

@@ -11,7 +11,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.main import main
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.proxy_client.exchange import may_read, open_client, parse_server, server_on_this_machine
+from doi_proxy.proxy_client import may_read, open_client, parse_server, server_on_this_machine
 from tests.table import table
 
 #: Texts that are not the address of a proxy.
@@ -128,7 +128,7 @@ def test_a_bad_url_in_the_environment_is_one_line(
 def test_a_command_finds_the_socket_of_an_instance_that_a_unit_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("doi_proxy.proxy_client.exchange.UNITS", tmp_path)
+    monkeypatch.setattr("doi_proxy.proxy_client.UNITS", tmp_path)
     assert not may_read(Settings())
     (tmp_path / "0.sock").write_text("no socket")
     for name in ("2", "1"):

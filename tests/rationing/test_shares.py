@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from doi_proxy.rationing.client_buckets import find_accounts
-from doi_proxy.rationing.shares import SharedPlaces, ShareTree
+from doi_proxy.rationing import SharedPlaces, ShareTree, find_accounts
 from tests.table import table
 
 #: Clients of one /20 of IPv4, and one of another.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.rationing.client_buckets import MAX_BACK_OFF, Bucket, back_off, count_tokens, take_token
-from doi_proxy.upstream.retry_after import MAX_SECONDS
+from doi_proxy.rationing import MAX_BACK_OFF, Bucket, back_off, count_tokens, take_token
+from doi_proxy.upstream.source import MAX_SECONDS
 
 NOW = 1_700_000_000.0
 

@@ -15,8 +15,7 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import UnprovenAnswer
-from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.fetcher import ResolverOptions
+from doi_proxy.resolver.fetcher import FailureMemory, ResolverOptions
 from doi_proxy.resolver.resolution import Conditions, Origin, Proofs, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.guard import RoutedSource

@@ -17,7 +17,7 @@ from doi_proxy.errors import (
     UpstreamSlow,
     UpstreamTimeout,
 )
-from doi_proxy.resolver.failure_memory import ENTRY_BYTES, FailureMemory
+from doi_proxy.resolver.fetcher import ENTRY_BYTES, FailureMemory
 from tests.table import table
 
 TTL, MOST = 15.0, 60.0

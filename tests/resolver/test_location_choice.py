@@ -562,7 +562,7 @@ MESSAGES: Final = {
     "assembly/settings/": "what a setting does",
     "cache/tiered.py": "a failure of the store has just been caught",
     "commands/": "what a command does",
-    "endpoints/operators.py": "null where it is not known",
+    "endpoints.py": "null where it is not known",
     "errors.py": "the class of the failure",
     "features/admin/": "claims.find_currency, and Entry.is_proof",
     "features/assistants/": "what a verdict means",

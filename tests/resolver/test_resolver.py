@@ -23,8 +23,7 @@ from doi_proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.fetcher import ResolverOptions, ResolverTimeouts
+from doi_proxy.resolver.fetcher import FailureMemory, ResolverOptions, ResolverTimeouts
 from doi_proxy.resolver.resolution import Conditions, Origin, Resolution, ResolutionObserver, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from doi_proxy.errors import BudgetSpent, PlacesFull, UpstreamTimeout
-from doi_proxy.resolver.single_flight import Replaced, SingleFlight, await_shielded
+from doi_proxy.resolver.fetcher import Replaced, SingleFlight, await_shielded
 from doi_proxy.upstream.budget import SLOW_AFTER
 from doi_proxy.upstream.source import WaitingClients
 

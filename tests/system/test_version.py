@@ -11,13 +11,13 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.system import version
-from doi_proxy.system.version import BUILT, VERSION, find_version
+from doi_proxy.system import check
+from doi_proxy.system.check import BUILT, VERSION, find_version
 
 pytestmark = pytest.mark.process
 
 #: Where the file is below the folder of a checkout.
-PLACE: Final = "app/doi_proxy/system/version.py"
+PLACE: Final = "app/doi_proxy/system/check.py"
 #: The line of the checkouts here. In the commit of a release, that of this program has no ".dev".
 LINE: Final = "2.0.0.dev"
 AUTHOR: Final = {f"GIT_{role}_{kind}": "test" for role in ("AUTHOR", "COMMITTER") for kind in ("NAME", "EMAIL")}
@@ -43,7 +43,7 @@ def checkout(tmp_path: Path) -> Path:
     folder.mkdir()
     git(folder, "init", "--quiet")
     commit(folder, "README.md", "a")
-    commit(folder, PLACE, Path(version.__file__).read_text("utf-8").replace(VERSION, LINE))
+    commit(folder, PLACE, Path(check.__file__).read_text("utf-8").replace(VERSION, LINE))
     return folder
 
 
@@ -111,4 +111,4 @@ def test_a_hook_of_another_repository_does_not_change_the_answer(
 
 def test_the_build_can_load_the_module_alone() -> None:
     # -S: without the packages of this environment, of which doi_proxy is one.
-    subprocess.run([sys.executable, "-I", "-S", version.__file__], check=True)
+    subprocess.run([sys.executable, "-I", "-S", check.__file__], check=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doi_proxy.errors import InvalidAnswer
-from doi_proxy.upstream.retry_after import read_retry_after
-from doi_proxy.upstream.source import read_agencies
+from doi_proxy.upstream.source import read_agencies, read_retry_after
 from tests.table import table
 
 #: Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 9110, section 5.6.7.

@@ -28,8 +28,15 @@ from doi_proxy.errors import (
 from doi_proxy.upstream.budget import MAX_WAITING
 from doi_proxy.upstream.client import HandleClient, translate_error
 from doi_proxy.upstream.guard import RoutedSource, list_outcomes
-from doi_proxy.upstream.retry_after import read_retry_after
-from doi_proxy.upstream.source import CONTROL_NAME, BulkSource, Priority, SealedSource, Source, UpstreamQuery
+from doi_proxy.upstream.source import (
+    CONTROL_NAME,
+    BulkSource,
+    Priority,
+    SealedSource,
+    Source,
+    UpstreamQuery,
+    read_retry_after,
+)
 from handle_protocol.referral import Answer, ResponseCode
 from tests.cluster.processes import proxy_before
 from tests.fake_upstream import EVERY_NAME, FakeUpstream

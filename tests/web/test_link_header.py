@@ -19,9 +19,9 @@ from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.features.branding.branding import sample_context, sample_facts
 from doi_proxy.resolver.resolution import Chain, Origin, Resolution
 from doi_proxy.web.freshness import Countdown, Freshness, JsonCountdown, PageCountdown, RedirectCountdown
-from doi_proxy.web.link_header import MAX_CHARACTERS, link_header
 from doi_proxy.web.look import Look, open_look, our_branding
 from doi_proxy.web.request_path import Header, header_lines, http_date
+from doi_proxy.web.responses import MAX_CHARACTERS, link_header
 from handle_protocol.location import Location
 from handle_protocol.referral import Answer, ResponseCode
 from tests.table import table

@@ -14,20 +14,16 @@ from lxml import etree
 
 from doi_names.name import HandleName
 from doi_proxy.resolver.target import NameLocations, read_own_locations
-from doi_proxy.web.locations_xml import write_locations
-from doi_proxy.web.outline import (
+from doi_proxy.web.shown_values import (
+    MAX_CHARACTERS_SHOWN,
     MAX_CONTAINERS_SHOWN,
     MAX_DEPTH_SHOWN,
     MAX_MEMBERS_SHOWN,
     MAX_VALUE_BYTES_SHOWN,
     MAX_VALUES_SHOWN,
+    PERMISSIONS,
     Members,
     Outline,
-    rows,
-)
-from doi_proxy.web.shown_values import (
-    MAX_CHARACTERS_SHOWN,
-    PERMISSIONS,
     address_href,
     data_href,
     hexadecimal,
@@ -35,9 +31,11 @@ from doi_proxy.web.shown_values import (
     list_permissions,
     name_href,
     public_handle_url,
+    rows,
     shape,
     visible,
     web_address,
+    write_locations,
 )
 from handle_protocol.location import Location, Locations
 from handle_protocol.value import Data, HandleValue, Record, read_value

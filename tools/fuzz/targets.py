@@ -27,8 +27,7 @@ from doi_proxy.errors import InvalidParameter, StoreError, UnreadableList
 from doi_proxy.features.bundles.bundle import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.responder import Peer, Responder, read_request
 from doi_proxy.features.registry import json_values
-from doi_proxy.features.registry.archive import ArchiveReader, InvalidArchive
-from doi_proxy.features.registry.import_parts import cut_blocks
+from doi_proxy.features.registry.import_parts import ArchiveReader, InvalidArchive, cut_blocks
 from doi_proxy.features.registry.json_values import (
     BlockReader,
     CrossrefReader,
@@ -38,7 +37,7 @@ from doi_proxy.features.registry.json_values import (
     detect_format,
 )
 from doi_proxy.features.registry.sqlite_blocks import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
-from doi_proxy.features.texts.parsed_line import write_line
+from doi_proxy.features.texts.command import write_line
 from doi_proxy.list_formats.bibtex import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader, expand
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListReader, ReadItem
@@ -46,14 +45,13 @@ from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.resolution import Client
 from doi_proxy.resolver.target import choose_location
 from doi_proxy.store.stored_entry import compress, pack, unpack
-from doi_proxy.upstream.retry_after import read_retry_after
+from doi_proxy.upstream.source import read_retry_after
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import negotiate
 from doi_proxy.web.request_path import read_api_options, read_form_body, read_options, read_query
 from handle_protocol.errors import HandleProtocolError, MalformedMessage
 from handle_protocol.json_sites import write_json_values
-from handle_protocol.location import MalformedLocations, read_locations
-from handle_protocol.namespace import read_namespace
+from handle_protocol.location import MalformedLocations, read_locations, read_namespace
 from handle_protocol.referral import Answer, ResponseCode, read_answer
 from handle_protocol.value import read_values, write_values
 from handle_protocol.wire.message import (

@@ -13,14 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from doi_proxy.commands.commands import COMMANDS, GROUPS
-from doi_proxy.commands.context import ParsedContext
+from doi_proxy.commands.commands import GROUPS, KNOWN_COMMANDS, ParsedContext
 from doi_proxy.errors import FAILURES, ConfigurationError, refuse_stripped_texts
+from doi_proxy.system.check import read_version
 from doi_proxy.system.files import open_null
-from doi_proxy.system.version import read_version
 
 if TYPE_CHECKING:
-    from doi_proxy.features.command import Command
+    from doi_proxy.features.feature import Command
 
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
@@ -62,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """See ArgumentParser."""
         if found := _INVALID_CHOICE.search(message):
-            longer = [name for name in COMMANDS if name.endswith(f" {found[1]}") and "COMMAND" in message]
+            longer = [name for name in KNOWN_COMMANDS if name.endswith(f" {found[1]}") and "COMMAND" in message]
             message += _suggest(found[1], re.findall(r"[\w-]+", found[2])) or "".join(map(_ask, longer[:1]))
         message += self._list_required(message)
         self.exit(WRONG_USE, f"doi-proxy: {message}; see {self.prog} --help\n")
@@ -156,7 +155,7 @@ def create_parser(*, is_complete: bool = False) -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_PrintVersion, help="print the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     groups: dict[str, Any] = {"": commands}
-    for name, (text, module) in COMMANDS.items():
+    for name, (text, module) in KNOWN_COMMANDS.items():
         group, _, word = name.rpartition(" ")
         if group not in groups:
             help_text = GROUPS[group]

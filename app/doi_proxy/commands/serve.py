@@ -2,30 +2,74 @@
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import io
 import logging
 import os
+import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 from doi_proxy.assembly.core import describe_left_file, fitting_bytes
 from doi_proxy.assembly.lifecycle import Lifecycle, begin_logging, reload_settings
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.imports import collect_nothing
-from doi_proxy.commands.signal_server import SignalServer, ignore_hangup
 from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier, read_watchdog, take_socket
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.main import create
 from doi_proxy.server import http_server
+from doi_proxy.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
 from doi_proxy.server.listening import UNIX, listen, listen_at
 from doi_proxy.server.tls import Certificate, find_certificate_problems
-from doi_proxy.store.url import find_store_file
+from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Inspection, find_deprecated
 from doi_proxy.web.application import Application
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class SignalServer(HttpServer):
+    """Serves until a signal ends it."""
+
+    def __init__(
+        self,
+        application: Any,
+        options: ServerOptions,
+        events: Events,
+        reload: Callable[[], None],
+        further: Sequence[FurtherListener] = (),
+    ) -> None:
+        super().__init__(application, options, events, further)
+        self._reload = reload
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Handle the signals of the process while it serves."""
+        loop = asyncio.get_running_loop()
+        for number in _ENDING:
+            loop.add_signal_handler(number, self._drain_at_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        yield
+        loop.remove_signal_handler(signal.SIGHUP)
+        # The default action of SIGHUP would kill the process during its shutdown.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _drain_at_signal(self) -> None:
+        # From now on the kernel kills the process at the next signal, even if the event loop hangs.
+        for number in _ENDING:
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        self.drain()
+
+
+def ignore_hangup() -> None:
+    """Ignore SIGHUP. Its default action would kill a process that has not started its server yet."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import Final
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from doi_proxy.endpoints.fair_lock import HoldTurn
+from doi_proxy.endpoints import HoldTurn
 from doi_proxy.errors import UnreadableList
 from doi_proxy.list_formats.reference_list import NOTES
 

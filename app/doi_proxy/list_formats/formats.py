@@ -14,7 +14,7 @@ from doi_proxy.list_formats import bibtex
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListItem, ListReader, ReadItem, open_decoder
-from doi_proxy.web import media_types
+from doi_proxy.web import negotiation
 
 
 class RunningTextReader:
@@ -95,12 +95,12 @@ def _open_running_text(max_line_bytes: int, column: str | None, echo: str | None
 
 #: In the order in which the beginning of a list is compared with them.
 FORMATS: Final = (
-    ListFormat("text", LinesReader, ("txt",), (media_types.TEXT,)),
+    ListFormat("text", LinesReader, ("txt",), (negotiation.TEXT,)),
     ListFormat(
         "bibtex",
         BibtexReader,
         ("bib", "bibtex"),
-        (media_types.BIBTEX, "application/x-bibtex"),
+        (negotiation.BIBTEX, "application/x-bibtex"),
         # Comments come first in files of some programs.
         re.compile(r"(?:[^@\n]{0,200}\n){0,40}\s*@\s*[A-Za-z]{3,20}\s*[{(]"),
     ),
@@ -108,7 +108,7 @@ FORMATS: Final = (
         "ris",
         partial(bibtex.TaggedReader, bibtex.RIS),
         ("ris",),
-        (media_types.RIS,),
+        (negotiation.RIS,),
         re.compile(r"(?:(?:Provider|Database|Content):[^\n]*\n\s*){0,8}TY {0,2}- "),
     ),
     ListFormat(
@@ -140,19 +140,19 @@ FORMATS: Final = (
         ("application/x-cff",),
         re.compile(r"(?:#[^\n]{0,200}\n){0,20}cff-version:"),
     ),
-    ListFormat("json", _open_json, ("json", "jsonld"), (media_types.JSON,), re.compile(r"\s*[\[{]\s*[\[{\"\]}]")),
+    ListFormat("json", _open_json, ("json", "jsonld"), (negotiation.JSON,), re.compile(r"\s*[\[{]\s*[\[{\"\]}]")),
     ListFormat(
         "jsonl",
         JsonLinesReader,
         ("jsonl", "ndjson"),
-        (media_types.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"),
+        (negotiation.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"),
     ),
-    ListFormat("docx", LinesReader, ("docx",), (media_types.DOCX,), is_document=True),
+    ListFormat("docx", LinesReader, ("docx",), (negotiation.DOCX,), is_document=True),
     ListFormat(
         "csv",
         ColumnReader,
         ("csv", "tsv", "tab"),
-        (media_types.CSV, "text/tab-separated-values"),
+        (negotiation.CSV, "text/tab-separated-values"),
         re.compile(
             r"(?:sep=.\s*\n|[^\n]*[,;\t][\s\"]{0,8}doi[\s\"]{0,8}(?:[,;\t\n]|$)|[\s\"]{0,8}doi[\s\"]{0,8}[,;\t])",
             re.IGNORECASE,

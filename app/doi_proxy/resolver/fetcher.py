@@ -3,16 +3,229 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
+
+from cachetools import FIFOCache
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify, ShareSpent, UnprovenAnswer
-from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.errors import (
+    BreakerOpen,
+    CouldNotVerify,
+    NotAdmitted,
+    ResourcesShort,
+    ShareSpent,
+    UnprovenAnswer,
+    UpstreamPaused,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from doi_proxy.resolver.resolution import UNPROVEN, Conditions, Proofs, ResolutionObserver, TtlPolicy, must_confirm
-from doi_proxy.upstream.source import Source, UpstreamQuery, WaitingClients
+from doi_proxy.upstream.budget import SLOW_AFTER
+from doi_proxy.upstream.source import ClientNetwork, Source, UpstreamQuery, WaitingClients
+
+#: The failures that say nothing about the name: its query reached no server, or was not sent.
+_GENERAL: Final = (UpstreamUnreachable, BreakerOpen, UpstreamPaused)
+#: The failures of this process: the next query may be sent, and another process may have the answer.
+_OWN: Final = (NotAdmitted, ResourcesShort)
+#: Bytes of an entry without its key: the slot of the map, the entry, its times and the copy of the error.
+ENTRY_BYTES: Final = 700
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    at: float
+    until: float
+    error: CouldNotVerify
+    #: Bytes of the entry and its key.
+    size: int
+
+
+class FailureMemory:
+    """Failures by key, at most `max_bytes` of them. The oldest are evicted first. Times are in seconds.
+
+    A failure that concerns only its name is answered for `ttl` seconds. If the upstream refuses one name with
+    `Retry-After`, that refusal is answered for the requested time, at most `most` seconds.
+    """
+
+    def __init__(self, *, ttl: float, most: float, max_bytes: int) -> None:
+        self._ttl, self._most = ttl, most
+        self._failures: FIFOCache[str, _Failure] = FIFOCache(max_bytes, getsizeof=attrgetter("size"))
+
+    @property
+    def bytes(self) -> int:
+        """The approximate size of the failures."""
+        return int(self._failures.currsize)
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def remember(self, key: str, error: CouldNotVerify, now: float) -> None:
+        """Store the last failure of a name."""
+        is_about_name = isinstance(error, UpstreamRefused) and not error.requests_pause
+        pause = min((is_about_name and error.retry_after) or 0.0, self._most)
+        seconds = max(self._ttl if error.concerns_name else 0.0, pause)
+        # Non-ASCII strings take at most four bytes per character. str.isascii() reads a flag, so it is cheap.
+        size = ENTRY_BYTES + len(key) * (1 if key.isascii() else 4)
+        with suppress(ValueError):  # it would need more than all of the memory
+            self._failures[key] = _Failure(now, now + seconds, error.without_traceback(), size)
+
+    def forget(self, key: str) -> None:
+        """Drop the failure of a name that the upstream has answered."""
+        self._failures.pop(key, None)
+
+    def find_recent(
+        self, key: str, now: float, seconds: float, find_last_answer: Callable[[], float] = lambda: inf
+    ) -> CouldNotVerify | None:
+        """The failure of a name, if it happened within the last `seconds`.
+
+        If its query reached no server or was not sent, it counts until the upstream answers about any name:
+        `find_last_answer` returns the seconds since then. Another failure may be that of the name.
+        """
+        failure = self._failures.get(key)
+        if failure is None or not 0 <= now - failure.at < seconds:
+            return None
+        is_general = isinstance(failure.error, _GENERAL)
+        return None if is_general and find_last_answer() < now - failure.at else failure.error
+
+    def find_current(self, key: str, now: float) -> CouldNotVerify | None:
+        """The failure of a name within its second, or until the next query. `retry_after` is the time from now.
+
+        A failure of this process does not last: a request that waits for its turn can be answered.
+        """
+        failure = self._failures.get(key)
+        if failure is None or isinstance(failure.error, _OWN):
+            return None
+        if not failure.at <= now < max(failure.until, int(failure.at) + 1):
+            return None
+        error = failure.error.without_traceback()
+        if now < failure.until:
+            error.retry_after = failure.until - now
+        elif error.retry_after is not None:
+            error.retry_after = max(0.0, error.retry_after - (now - failure.at))
+        return error
+
+    def find_refusal(self, key: str, now: float) -> CouldNotVerify | None:
+        """The failure to answer with instead of a query. Its `retry_after` is the time until the next query."""
+        failure = self._failures.get(key)
+        # If the clock was set back, the failure must not last longer.
+        if failure is None or not failure.at <= now < failure.until:
+            return None
+        error = failure.error.without_traceback()
+        error.retry_after = failure.until - now
+        return error
+
+
+Result = TypeVar("Result")
+_SLOW_UPSTREAM: Final = "The upstream is too slow for this request. Its answer will be cached; try again later."
+
+
+class Replaced(Exception):
+    """The work was cancelled, because more urgent work of the same key replaced it. Join that work instead."""
+
+
+@dataclass(slots=True)
+class _Flight(Generic[Result]):
+    task: asyncio.Task[Result]
+    urgent: bool
+    waiters: WaitingClients
+
+
+class SingleFlight(Generic[Result]):
+    """Work in flight by key. Callers share the work. The cancellation of a caller does not cancel it."""
+
+    def __init__(self) -> None:
+        self._flights: dict[str, _Flight[Result]] = {}
+        self._closed = False
+
+    def join(
+        self,
+        key: str,
+        work: Callable[[WaitingClients], Coroutine[Any, Any, Result]],
+        *,
+        urgent: bool = True,
+        client: ClientNetwork = None,
+    ) -> tuple[asyncio.Task[Result], bool]:
+        """Return the task for this key, and whether it is new. Await it with `await_shielded`.
+
+        Urgent work replaces other work that still waits for its turn (see WaitingClients.is_sent). A `client` that
+        joins waiting work waits in its own line too. Work that was refused to the earlier clients is replaced.
+        """
+        if self._closed:
+            raise asyncio.CancelledError
+        flight = self._flights.get(key)
+        if flight is not None and (flight.waiters.is_sent or flight.urgent or not urgent):
+            if client is not None and not flight.waiters.is_sent:
+                flight.waiters.join(client)
+            if not flight.waiters.refused:
+                return flight.task, False
+        elif flight is not None:
+            flight.task.cancel()
+        waiters = WaitingClients({client: None})
+        task = asyncio.create_task(work(waiters))
+        self._flights[key] = flight = _Flight(task, urgent, waiters)
+        task.add_done_callback(lambda done: self._land(key, flight))
+        return task, True
+
+    async def wait(self, key: str, task: asyncio.Task[Result], due: float | None) -> Result:
+        """Await a query until `due`, a time of the loop's clock. Raises CouldNotVerify, which says what was slow.
+
+        The query continues: other requests wait for it, or will find its answer.
+        """
+        try:
+            return await await_shielded(task, due)
+        except TimeoutError:
+            raise self.explain_delay(key) from None
+
+    def explain_delay(self, key: str) -> CouldNotVerify:
+        """Why the query of a key has no answer yet: the upstream is slow, or what the query lacks to be sent."""
+        flight = self._flights.get(key)
+        if flight is None:
+            return UpstreamTimeout(_SLOW_UPSTREAM)
+        waiters = flight.waiters
+        if waiters.find_lack is not None:  # also that of a second question, which confirms the answer to the first
+            return waiters.find_lack()
+        # A query that has just got its turn spent the request's time in waiting for it.
+        is_slow = asyncio.get_running_loop().time() - waiters.sent_at >= SLOW_AFTER
+        return UpstreamTimeout(_SLOW_UPSTREAM) if is_slow or waiters.lacked is None else waiters.lacked
+
+    def _land(self, key: str, flight: _Flight[Result]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+        if not flight.task.cancelled():
+            # asyncio reports an exception that is never retrieved, and all callers may have left.
+            flight.task.exception()
+
+    async def close(self) -> None:
+        """Cancel all work in flight, wait for its end, and accept no more work."""
+        self._closed = True
+        tasks = [flight.task for flight in self._flights.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def await_shielded(task: asyncio.Task[Result], until: float | None = None) -> Result:
+    """Await the task without passing the caller's own cancellation on to it.
+
+    Raises TimeoutError at `until`, a time of the loop's clock, and Replaced if more urgent work replaced the task.
+    """
+    # asyncio.shield would log the failure of a task whose caller has left (Python 3.14).
+    if not task.done():
+        seconds = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
+        await asyncio.wait((task,), timeout=seconds)
+    if not task.done():
+        raise TimeoutError
+    if task.cancelled():
+        raise Replaced
+    return task.result()
 
 
 @dataclass(frozen=True, slots=True)

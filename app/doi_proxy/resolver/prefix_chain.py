@@ -16,6 +16,7 @@ from doi_names.errors import InvalidName
 from doi_names.name import PREFIX_RECORDS, HandleName, fold
 from doi_proxy.errors import CouldNotVerify, PrefixInactive, UpstreamTimeout
 from doi_proxy.resolver import target
+from doi_proxy.resolver.fetcher import await_shielded
 from doi_proxy.resolver.resolution import (
     Action,
     Conditions,
@@ -29,10 +30,8 @@ from doi_proxy.resolver.resolution import (
     read_record,
 )
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.resolver.single_flight import await_shielded
 from doi_proxy.upstream.source import AgencySource, Priority
-from handle_protocol.location import Locations, merge_locations, split_handles
-from handle_protocol.namespace import Namespace, read_namespace
+from handle_protocol.location import Locations, Namespace, merge_locations, read_namespace, split_handles
 from handle_protocol.value import Record
 
 #: Limit of the handles that the locations of one name include, directly or indirectly.

@@ -14,8 +14,7 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied
-from doi_proxy.resolver.failure_memory import FailureMemory
-from doi_proxy.resolver.fetcher import Fetcher, ResolverOptions
+from doi_proxy.resolver.fetcher import FailureMemory, Fetcher, Replaced, ResolverOptions, SingleFlight, await_shielded
 from doi_proxy.resolver.resolution import (
     HIT,
     ORDINARY,
@@ -32,7 +31,6 @@ from doi_proxy.resolver.resolution import (
     renewal_origin,
     stale_origin,
 )
-from doi_proxy.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from doi_proxy.upstream.guard import find_last_answer, find_refusal
 from doi_proxy.upstream.source import Priority, Refusal, SealedSource, Source
 

@@ -17,7 +17,7 @@ from math import inf
 from operator import itemgetter
 from typing import Final, Protocol
 
-from doi_proxy.rationing.client_buckets import find_accounts
+from doi_proxy.rationing import find_accounts
 from doi_proxy.server.plain_head import MalformedRequests
 
 log = logging.getLogger(__name__)

@@ -6,11 +6,17 @@ import errno
 import re
 import socket
 import stat
+import struct
+from collections.abc import Callable, Container, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
+from doi_proxy.web.application import MARKS
 
 _PLAIN: Final = rb"[A-Za-z0-9._~!$&'()*+,;=-]"
 #: A registered name, without escapes or with them, or an IP literal in brackets, then an optional port (RFC 3986,
@@ -128,3 +134,195 @@ def _remove_abandoned(path: Path) -> None:
             attempt.setblocking(False)
             if attempt.connect_ex(str(path)) == errno.ECONNREFUSED:
                 path.unlink()
+
+
+#: The header of a connection that a program opens for itself, such as a health check (section 2.1).
+OWN_CONNECTION: Final = b"PROXY UNKNOWN\r\n"
+
+
+#: The longest header of version 1 (section 2.1).
+_MAX_LINE_BYTES: Final = 107
+
+
+_WORD: Final = b"PROXY "
+
+
+_UNKNOWN: Final = b"UNKNOWN"
+
+
+_PORT: Final = rb"(0|[1-9][0-9]{0,4})"
+
+
+_LINE: Final = re.compile(rb"TCP([46]) ([0-9A-Fa-f:.]+) ([0-9A-Fa-f:.]+) " + _PORT + b" " + _PORT)
+
+
+_LINE_FAMILIES: Final = {b"4": socket.AF_INET, b"6": socket.AF_INET6}
+
+
+_SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
+
+
+#: After the signature: the version and the command, the family and the transport, and the length of the rest.
+_START: Final = struct.Struct(">BBH")
+
+
+_START_BYTES: Final = len(_SIGNATURE) + _START.size
+
+
+_LOCAL, _PROXY = 0x20, 0x21
+
+
+_STREAM_OVER_IPV4, _STREAM_OVER_IPV6 = 0x11, 0x21
+
+
+#: Both addresses and both ports, in network byte order.
+_ADDRESSES: Final = {
+    _STREAM_OVER_IPV4: (socket.AF_INET, struct.Struct(">4s4sHH")),
+    _STREAM_OVER_IPV6: (socket.AF_INET6, struct.Struct(">16s16sHH")),
+}
+
+
+#: Unspecified, datagrams and Unix sockets. A receiver that does not use their addresses uses those of the connection.
+_WITHOUT_ADDRESS: Final = frozenset({0x00, 0x12, 0x22, 0x31, 0x32})
+
+
+class MalformedHeader(ValueError):
+    """The bytes do not begin with a header of the PROXY protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyHeader:
+    """A header: its length in bytes, and the address and port of the client. Without one, the client is the peer."""
+
+    length: int
+    client: tuple[str, int] | None
+
+
+def read_proxy_header(data: bytes) -> ProxyHeader | None:
+    """The header at the beginning of `data`, None if more bytes are needed. Raises MalformedHeader."""
+    if data.startswith(_SIGNATURE[: len(data)]):
+        return _read_binary(data)
+    if data.startswith(_WORD[: len(data)]):
+        return _read_line(data)
+    raise MalformedHeader
+
+
+def _read_line(data: bytes) -> ProxyHeader | None:
+    """Version 1 (section 2.1)."""
+    end = data.find(b"\r\n", 0, _MAX_LINE_BYTES)
+    if end < 0:
+        if len(data) >= _MAX_LINE_BYTES:
+            raise MalformedHeader
+        return None
+    content, length = data[len(_WORD) : end], end + 2
+    if content.partition(b" ")[0] == _UNKNOWN:  # whatever follows is to be ignored
+        return ProxyHeader(length, None)
+    fields = _LINE.fullmatch(content)
+    if fields is None:
+        raise MalformedHeader
+    family, source, target, source_port, target_port = fields.groups()
+    try:
+        packed, _ = (socket.inet_pton(_LINE_FAMILIES[family], address.decode()) for address in (source, target))
+    except OSError as error:
+        raise MalformedHeader from error
+    if max(int(source_port), int(target_port)) > 0xFFFF:
+        raise MalformedHeader
+    return ProxyHeader(length, (socket.inet_ntop(_LINE_FAMILIES[family], packed), int(source_port)))
+
+
+def _read_binary(data: bytes) -> ProxyHeader | None:
+    """Version 2 (section 2.2)."""
+    if len(data) < _START_BYTES:
+        return None
+    command, family, rest = _START.unpack_from(data, len(_SIGNATURE))
+    length = _START_BYTES + rest
+    # The longest header of version 2, with its TLVs. The specification permits 64 KiB; the TLVs are not used here.
+    if command not in (_LOCAL, _PROXY) or length > 4_096:
+        raise MalformedHeader
+    has_address = command == _PROXY and family in _ADDRESSES
+    if command == _PROXY and not has_address and family not in _WITHOUT_ADDRESS:
+        raise MalformedHeader
+    if has_address and rest < _ADDRESSES[family][1].size:
+        raise MalformedHeader
+    if len(data) < length:
+        return None
+    if not has_address:
+        return ProxyHeader(length, None)
+    kind, layout = _ADDRESSES[family]
+    source, _, port, _ = layout.unpack_from(data, _START_BYTES)
+    return ProxyHeader(length, (socket.inet_ntop(kind, source), port))
+
+
+#: The client of a connection through a Unix socket, and the word of nginx for such a client in X-Forwarded-For.
+UNIX_PEER: Final = UNIX
+
+
+_FOR, _PROTO, _SCHEMES = b"x-forwarded-for", b"x-forwarded-proto", ("http", "https")
+
+
+def trusted_addresses(trusted_proxies: tuple[str, ...]) -> Callable[[str], bool]:
+    """A test for the addresses in `trusted_proxies`: addresses and networks, or `*` for all."""
+    test: Callable[[str], bool] = trusted_hosts(trusted_proxies).__contains__
+    return test
+
+
+def trusted_hosts(trusted_proxies: tuple[str, ...]) -> Any:
+    """What uvicorn's middleware needs to recognise front proxies.
+
+    uvicorn remembers which addresses it has tested, so those of 4,096 clients. Here only their hashes are kept, which
+    Python salts in each process.
+    """
+    # The permissions of a Unix socket decide who its peers are.
+    proxies = "*" if "*" in trusted_proxies else [*trusted_proxies, UNIX_PEER]
+    hosts: Any = ProxyHeadersMiddleware(None, proxies).trusted_hosts  # type: ignore[arg-type]
+    answers: dict[int, bool] = {}
+
+    def is_trusted(host: str) -> bool:
+        key = hash(host)
+        answer = answers.get(key)
+        if answer is None:
+            # Addresses whose test is remembered.
+            if len(answers) >= 4_096:
+                answers.clear()
+            answer = answers[key] = bool(hosts._compute_trust(host))
+        return answer
+
+    hosts._trusts = is_trusted
+    return hosts
+
+
+def is_forwarded(fields: Container[bytes]) -> bool:
+    """Whether a request has a header that a trusted proxy can set. `fields` are the names of its headers."""
+    return _FOR in fields or _PROTO in fields
+
+
+def read_client(hosts: Any, forwarded_for: bytes) -> tuple[str, int]:
+    """The client that X-Forwarded-For names, as address and port; "" without one. `hosts` are the trusted proxies."""
+    if forwarded_for.replace(b".", b"").isdigit():
+        return forwarded_for.decode("ascii"), 0  # one address of IPv4: as below, in half the time
+    client: tuple[str, int] = hosts.get_trusted_client_address(forwarded_for.decode("latin-1"))
+    return client
+
+
+def unwrap(app: Any) -> Any:
+    """The application within the middleware, which then has nothing left to do but know the trusted proxies."""
+    return app.app if isinstance(app, ProxyHeadersMiddleware) else app
+
+
+def forwarded_scope(app: object, scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The scope as the middleware passes it on, for an application that is called without it."""
+    peer = scope["client"][0] if scope.get("client") else ""
+    if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
+        return scope
+    # A copy: the middleware reads who sent the request from the scope, if the answer takes a task after all.
+    scope.setdefault(MARKS, set())
+    scope = dict(scope)
+    forwarded_for = [value for name, value in scope["headers"] if name == _FOR]
+    client = read_client(app.trusted_hosts, b", ".join(forwarded_for)) if forwarded_for else ("", 0)
+    if client[0]:
+        scope["client"] = client
+    protos = [value for name, value in scope["headers"] if name == _PROTO]
+    scheme = protos[-1].decode("latin-1").strip() if protos else ""
+    if scheme in _SCHEMES:
+        scope["scheme"] = scheme
+    return scope

@@ -20,8 +20,7 @@ from cachetools import TTLCache
 
 from doi_proxy import errors
 from doi_proxy.errors import NotAdmitted
-from doi_proxy.rationing.client_buckets import Bucket, back_off, count_tokens, take_token
-from doi_proxy.rationing.shares import ShareTree
+from doi_proxy.rationing import Bucket, ShareTree, back_off, count_tokens, take_token
 from doi_proxy.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
 from doi_proxy.upstream.upstream_log import BudgetLog
 

@@ -26,8 +26,14 @@ from doi_proxy import errors
 from doi_proxy.errors import ConfigurationError, InvalidAnswer, OversizedAnswer
 from doi_proxy.system.check import look_up, write_address
 from doi_proxy.system.files import Gunzip, GzipLimits, explain_failure, require_regular
-from doi_proxy.upstream.retry_after import read_retry_after
-from doi_proxy.upstream.source import CONTROL_NAME, LOOP_HEADER, ClientNetwork, UpstreamQuery, read_agencies
+from doi_proxy.upstream.source import (
+    CONTROL_NAME,
+    LOOP_HEADER,
+    ClientNetwork,
+    UpstreamQuery,
+    read_agencies,
+    read_retry_after,
+)
 from handle_protocol.errors import ServerRefused, UnusableAnswer
 from handle_protocol.referral import Answer, read_answer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from doi_proxy.rationing.client_buckets import ROUNDING
+from doi_proxy.rationing import ROUNDING
 from doi_proxy.upstream.budget import LocalBucket
 
 #: Counts one query, and returns how many all instances have counted. None while nothing counts them. Must not raise.

@@ -32,14 +32,13 @@ from doi_proxy.resolver.target import USUAL_STATUS, Target
 from doi_proxy.web import responses
 from doi_proxy.web.api import RestApi
 from doi_proxy.web.freshness import AGENCIES, NO_STORE, OWN_PAGE, VARY_ACCEPT, Freshness, RedirectCountdown, vary
-from doi_proxy.web.link_header import link_header
 from doi_proxy.web.name_pages import NamePages
 from doi_proxy.web.negotiation import Varies, is_browser, negotiate, wants_data, wants_page, wants_problem
 from doi_proxy.web.pages import Link, Pages
 from doi_proxy.web.problem import ErrorPages
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Header, Parameters, Paths, client_of, read_form_body, read_options
-from doi_proxy.web.responses import HTML, JSON, PAGE_POLICY, Basis, Reply, page
+from doi_proxy.web.responses import HTML, JSON, PAGE_POLICY, Basis, Reply, link_header, page
 from doi_proxy.web.stage import (
     NO_DETOUR,
     Detour,

@@ -3,16 +3,167 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+import unicodedata
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
 from urllib.parse import urlsplit
+from xml.sax.saxutils import quoteattr
 
 from markupsafe import Markup, escape
 
-from doi_names.presentation import encode, to_url, url_path
+from doi_names.errors import InvalidName
+from doi_names.name import HandleName
+from doi_names.presentation import component, decode, encode, template_path, to_uri, to_url, url_path
+from doi_proxy.resolver.target import NameLocations, list_candidates
 from doi_proxy.web.languages import Catalogue
-from handle_protocol.value import Data, HandleValue
+from handle_protocol.location import Location
+from handle_protocol.value import Data, HandleValue, Record
+
+#: Characters that are not allowed in XML 1.0 (section 2.2).
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+_ATTRIBUTE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+#: Limit of all elements of an answer, in characters. Further locations are left out.
+MAX_CHARACTERS: Final = 524_288
+
+
+def write_locations(name: HandleName, record: Record, locations: NameLocations) -> bytes:
+    """Write one `location` element for each candidate, with its URL. Values that cannot be read become comments.
+
+    In a long answer, a comment has the number of locations that are left out, and the path of the record's JSON.
+    """
+    lines = ["<locations>"]
+    candidates = list_candidates(record, locations)
+    encoded = component(name), template_path(name)
+    room = MAX_CHARACTERS
+    for number, location in enumerate(candidates):
+        line = _element(location, location.href(*encoded))
+        room -= len(line)
+        if room < 0:
+            json = _comment(f"/api/handles/{url_path(name)}")
+            lines.append(f"<!-- {len(candidates) - number} more locations are not shown here; all values: {json} -->")
+            break
+        lines.append(line)
+    lines += [f"<!-- not read: {_comment(reason)} -->" for reason in locations.malformed]
+    return ("\n".join([*lines, "</locations>"]) + "\n").encode()
+
+
+def _element(location: Location, address: str | None) -> str:
+    attributes = [
+        (key, value) for key, value in location.attributes if key != "href" and _ATTRIBUTE_NAME.fullmatch(key)
+    ]
+    if address is not None:
+        attributes.append(("href", address))
+    return "<location " + " ".join(f"{key}={quoteattr(_NOT_XML.sub('', value))}" for key, value in attributes) + "/>"
+
+
+def _comment(text: str) -> str:
+    return re.sub("-(?=-)", "- ", _NOT_XML.sub("", text[:300])).replace("<", "(").replace(">", ")")
+
+
+#: Values of one page: a row takes 70 to 400 us to render, beside up to 30 ms for parsing the record.
+MAX_VALUES_SHOWN: Final = 50
+
+
+#: JSON of the values of one page, in bytes; it becomes up to 20 times as long in HTML.
+MAX_BYTES_SHOWN: Final = 65_536
+
+
+#: JSON of one value that is not a string, in bytes; larger ones are not parsed for a page.
+MAX_VALUE_BYTES_SHOWN: Final = 16_384
+
+
+#: Members and list items of one page, over all of its values.
+MAX_MEMBERS_SHOWN: Final = 500
+
+
+#: Lists and objects of one page that are parsed, over all of its values: 100 values of lists 200 deep took 60 ms.
+MAX_CONTAINERS_SHOWN: Final = 2 * MAX_MEMBERS_SHOWN
+
+
+#: Levels of nesting that are shown.
+MAX_DEPTH_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Members of a JSON object, or items of a list with the key None. `omitted` is the number that is left out."""
+
+    shown: tuple[tuple[str | None, Any], ...]
+    omitted: int = 0
+
+    @property
+    def is_list(self) -> bool:
+        """Whether they are items of a list."""
+        return not self.shown or self.shown[0][0] is None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRow:
+    """A value, and its data that the page shows. Data that is too large is left out; `omitted_bytes` is its size."""
+
+    value: HandleValue
+    data: Data
+    omitted_bytes: int = 0
+
+
+def rows(values: Sequence[HandleValue]) -> list[ValueRow]:
+    """The first values of a record, as many as one page shows."""
+    first_rows: list[ValueRow] = []
+    room, containers = MAX_BYTES_SHOWN, MAX_CONTAINERS_SHOWN
+    for value in values[:MAX_VALUES_SHOWN]:
+        room -= min(len(value.raw), MAX_VALUE_BYTES_SHOWN)
+        if room < 0:
+            break
+        # An upper bound of the lists and objects: brackets within strings count too.
+        nested = 0 if value.text is not None else value.raw.count(b"[") + value.raw.count(b"{")
+        if value.text is None and (len(value.raw) > MAX_VALUE_BYTES_SHOWN or nested > containers):
+            first_rows.append(ValueRow(value, Data("unknown", None), len(value.raw)))
+        else:
+            containers -= nested
+            first_rows.append(ValueRow(value, value.data))
+    return first_rows
+
+
+class Outline:
+    """Cuts the JSON of values to what one page shows. Each page has one object, and its values share the limit."""
+
+    def __init__(self) -> None:
+        self._room = MAX_MEMBERS_SHOWN
+
+    def items(self, content: Sequence[Any]) -> Members:
+        """The first items of a list, unchanged."""
+        shown = tuple((None, item) for item in content[: self._room])
+        self._room -= len(shown)
+        return Members(shown, len(content) - len(shown))
+
+    def members(self, content: Any, depth: int = 1) -> Any:
+        """Objects and lists become Members; those too deep show no member. Strings stay, other values become JSON."""
+        if not isinstance(content, (dict, list)) or not content:
+            return content if isinstance(content, str) else _write_json(content)
+        pairs = content.items() if isinstance(content, dict) else ((None, item) for item in content)
+        shown = []
+        for key, inner in islice(pairs, self._room if depth <= MAX_DEPTH_SHOWN else 0):
+            if self._room <= 0:
+                break
+            self._room -= 1
+            shown.append((key, self.members(inner, depth + 1)))
+        return Members(tuple(shown), len(content) - len(shown))
+
+
+def _write_json(content: Any) -> str:
+    try:
+        return json.dumps(content)
+    except ValueError:
+        return "…"  # an integer with more digits than Python converts
+
 
 #: The permissions of an HS_ADMIN value from the left of its bit string, highest bit first (RFC 3651, section 3.2.1).
 PERMISSIONS: Final = (
@@ -157,3 +308,89 @@ def find_target(values: Sequence[HandleValue]) -> str | None:
         value for value in values if value.has_type("URL.")
     ]
     return web_address(typed[0].text) if typed else None
+
+
+MAX_LOCATION_CHARACTERS: Final = 65_536
+
+
+#: Locations of one page, and the characters of their attributes.
+MAX_LOCATIONS_SHOWN: Final = 50
+
+
+#: Attributes that have a column of their own.
+_NO_CONDITIONS: Final = frozenset({"href", "href_template", "weight"})
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLocation:
+    """A location of a page. `href` is None if a browser cannot open `address`, which is None without any."""
+
+    address: str | None
+    href: str | None
+    weight: str
+    conditions: tuple[tuple[str, str], ...]
+
+
+def show_locations(name: HandleName, locations: Sequence[Location]) -> list[ShownLocation]:
+    """The first locations, as many as one page shows."""
+    encoded = component(name), template_path(name)
+    shown: list[ShownLocation] = []
+    room = MAX_LOCATION_CHARACTERS
+    for location in locations[:MAX_LOCATIONS_SHOWN]:
+        address = location.href(*encoded)
+        # Attributes of one location.
+        conditions = [pair for pair in location.attributes if pair[0] not in _NO_CONDITIONS][:20]
+        room -= len(address or "") + sum(len(key) + len(value) for key, value in conditions)
+        if room < 0:
+            break
+        shown.append(ShownLocation(address, web_address(address), f"{location.weight:g}", tuple(conditions)))
+    return shown
+
+
+#: Names in one list of a page, and questionable code points.
+MAX_ITEMS_SHOWN: Final = 10
+
+
+#: A name in the title of a page, in characters.
+MAX_TITLE_CHARACTERS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ShownName:
+    """A name as a page shows and links it. `kind` is "doi", "prefix" or "handle"; `uri` is None if it has none."""
+
+    text: str
+    kind: str
+    uri: str | None
+    public_url: str
+    path: str
+
+
+def show_name(name: HandleName) -> ShownName:
+    """What a page shows of a name."""
+    kind = "doi" if name.is_doi or name.is_short_doi else "prefix" if name.is_prefix else "handle"
+    path, resolver = url_path(name), HANDLE_RESOLVER if kind == "handle" else "https://doi.org"
+    return ShownName(name.text, kind, to_uri(name) if name.is_doi else None, f"{resolver}/{path}", path)
+
+
+def show_names(names: Sequence[HandleName]) -> list[ShownName]:
+    """The first names of a list, as many as a page shows."""
+    return [show_name(name) for name in names[:MAX_ITEMS_SHOWN]]
+
+
+def title_text(text: str) -> str:
+    """A name in the title of a page, shortened."""
+    # Markup in a title cannot isolate an override of the writing direction, so all formatting characters are replaced.
+    short = text if len(text) <= MAX_TITLE_CHARACTERS else text[: MAX_TITLE_CHARACTERS - 1] + "…"
+    if short.isprintable():
+        return short
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cf", "Cc") else c for c in short)
+
+
+def readable(typed: str) -> str:
+    """What was typed, without its escapes. If they cannot be read, or a form would read other text, it is unchanged."""
+    try:
+        text = decode(typed)
+    except InvalidName:
+        return typed
+    return text if text.isprintable() and "%" not in text else typed

@@ -20,13 +20,12 @@ from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import RateExceeded
 from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
 from doi_proxy.features.admin.http import EntryReport, describe_entry
-from doi_proxy.rationing.client_buckets import ClientBuckets
+from doi_proxy.rationing import ClientBuckets
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Header, client_of
 from doi_proxy.web.responses import Message
 from handle_protocol.referral import Answer, ResponseCode
 from tests.cluster.processes import until
-from tests.ports import free_port
 from tests.table import table
 from tests.web.proxy import Proxy
 from tests.world.answer import Reply
@@ -278,11 +277,11 @@ async def test_the_denials_in_force_are_listed(proxy: Proxy) -> None:
 async def test_an_action_is_one_line_of_the_log_without_the_token(
     proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "doi_proxy.endpoints.operators")
+    caplog.set_level(logging.INFO, "doi_proxy.endpoints")
     await act(proxy, "purge", {"doi": f"{NAME}\u2028\nforged"})
     await act(proxy, "purge", {"doi": NAME})
     await look(proxy, f"/admin/entries/{NAME}")
-    lines = [record.getMessage() for record in caplog.records if record.name == "doi_proxy.endpoints.operators"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "doi_proxy.endpoints"]
     assert lines[-2:] == [
         f'admin: client 192.0.2.0/24, purge {{"doi": "{NAME}"}}: 0 entries',
         f'admin: client 192.0.2.0/24, show {{"doi": "{NAME}"}}: absent',

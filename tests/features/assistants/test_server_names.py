@@ -14,7 +14,7 @@ import pytest
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.assistants.tools import ServerNames, ToolBounds, Tools
 from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi
-from doi_proxy.proxy_client.exchange import parse_server
+from doi_proxy.proxy_client import parse_server
 from tests.constants import MAX_NAMES
 from tests.fake_upstream import EVERY_NAME
 from tests.features.listening import listening

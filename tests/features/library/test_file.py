@@ -13,7 +13,7 @@ from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.library.copy import LibraryRules
-from doi_proxy.features.library.file import MAX_FILE_BYTES, LibraryFile, read_library_rules
+from doi_proxy.features.library.library import MAX_FILE_BYTES, LibraryFile, read_library_rules
 from doi_proxy.main import create
 from tests.clock import Clock
 from tests.features.library.in_force import library_of

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.library.file import LibraryFile
+from doi_proxy.features.library.library import LibraryFile
 from doi_proxy.server.protocol import ServerProtocol
 from tests.clock import Clock
 from tests.features.library.in_force import library_of

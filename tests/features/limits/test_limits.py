@@ -21,7 +21,7 @@ from doi_proxy.features.limits.limits import (
     allowed_clients,
     denied_clients,
 )
-from doi_proxy.rationing.client_buckets import MAX_ACCOUNTS, Rate
+from doi_proxy.rationing import MAX_ACCOUNTS, Rate
 from doi_proxy.resolver.resolution import Conditions, ResolveOptions
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Message, Scope

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.endpoints.fair_lock import FairLock
+from doi_proxy.endpoints import FairLock
 from doi_proxy.list_formats.docx import read_docx
 from tests.features.lists.command_bench import Bench
 from tests.features.lists.test_references import FORM, document, form, many_parts, paragraphs

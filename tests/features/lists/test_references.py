@@ -16,7 +16,7 @@ import pytest
 from doi_proxy.features.lists.answer import BATCHES
 from doi_proxy.features.lists.references import page
 from doi_proxy.features.lists.references.result import CheckedReference, correct, list_corrections, read_typed_text
-from doi_proxy.rationing.shares import SharedPlaces
+from doi_proxy.rationing import SharedPlaces
 from tests.constants import MAX_OPEN
 from tests.table import table
 from tests.web.proxy import Proxy

@@ -17,7 +17,7 @@ from doi_proxy.features.assistants.tools import OwnNames
 from doi_proxy.features.metadata.client import MetadataClient, ServerFailure
 from doi_proxy.features.metadata.match import MAX_TITLE, Match, Work, match, read_work
 from doi_proxy.features.metadata.works import CONCURRENCY, HOST_FAILURES
-from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from doi_proxy.networks import AllowedAddresses
 from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.test_tools import running as assistants

@@ -13,7 +13,7 @@ from doi_names.name import HandleName
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer, NativeSource, ProbedFinder
 from doi_proxy.features.native.opening import find_proxy_url
 from doi_proxy.features.native.root_file import DirectoryLog, RootFile
-from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from doi_proxy.networks import AllowedAddresses
 from doi_proxy.upstream.guard import Breaker
 from doi_proxy.upstream.source import UpstreamQuery, Verification
 from handle_protocol.directory import Directory

@@ -18,7 +18,7 @@ from doi_proxy.errors import UnprovenAnswer, UpstreamUnreachable
 from doi_proxy.features.native import direct
 from doi_proxy.features.native.direct import DirectLimits, DirectServer, NamedServer
 from doi_proxy.features.native.opening import QueryTokens, open_native
-from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from doi_proxy.networks import AllowedAddresses
 from handle_protocol.errors import MalformedMessage, ServerUnreachable
 from handle_protocol.referral import HandleService, Question, ResponseCode
 from handle_protocol.site import ServerHealth, rank_candidates

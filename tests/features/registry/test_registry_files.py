@@ -13,15 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.features.registry.archive import (
-    BLOCK_BYTES,
+from doi_proxy.features.registry.import_parts import (
     MAX_HEADER_BYTES,
     ArchiveReader,
     InvalidArchive,
     Member,
+    OversizeRecord,
+    cut_blocks,
+    is_gzip,
     is_tar,
 )
-from doi_proxy.features.registry.import_parts import OversizeRecord, cut_blocks, is_gzip
+from doi_proxy.features.registry.import_parts import TAR_BLOCK_BYTES as BLOCK_BYTES
 from doi_proxy.features.registry.json_values import RegistryFormat, detect_format
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
 from tests.table import table

@@ -18,7 +18,7 @@ from doi_proxy.features.setup.doctor import (
     judge_readiness,
     judge_status,
 )
-from doi_proxy.proxy_client.exchange import parse_server
+from doi_proxy.proxy_client import parse_server
 from tests.cluster.processes import Proxy as ProcessProxy
 from tests.table import table
 from tests.web.proxy import Proxy

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.features.texts.extract import FoundNameModel
+from doi_proxy.features.texts.http import FoundNameModel
 from doi_proxy.list_formats import extraction
 from tests.table import table
 from tests.web.proxy import Proxy

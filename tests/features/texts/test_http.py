@@ -16,8 +16,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from doi_names.derived import parse
+from doi_proxy.features.texts.command import to_object
 from doi_proxy.features.texts.http import ParsedTextModel
-from doi_proxy.features.texts.parsed_line import to_object
 from tests.table import table
 from tests.web.proxy import Proxy
 from tests.world.answer import Reply

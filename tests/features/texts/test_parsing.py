@@ -11,7 +11,7 @@ from doi_names.derived import parse
 from doi_names.errors import InvalidName
 from doi_names.name import MAX_NAME_BYTES
 from doi_names.presentation import read_typed
-from doi_proxy.features.texts.parsed_line import to_object
+from doi_proxy.features.texts.command import to_object
 from tests.table import table
 
 BASE = "https://doi.example.org/sub"

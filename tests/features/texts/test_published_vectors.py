@@ -11,7 +11,7 @@ import pytest
 from doi_names.derived import parse
 from doi_names.find_names import find_names
 from doi_names.presentation import read_typed
-from doi_proxy.features.texts.parsed_line import to_object
+from doi_proxy.features.texts.command import to_object
 
 VECTORS: Final[dict[str, list[dict[str, Any]]]] = json.loads(
     Path(__file__).parents[3].joinpath("docs/vectors/parse.json").read_text("utf-8")

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
-from doi_proxy.features.valkey.server import PAUSE
+from doi_proxy.features.valkey.client import PAUSE
 from doi_proxy.features.valkey.store import COUNTER_IDLE, KEY_PREFIX, ValkeyStore
 from doi_proxy.store.stored_entry import pack
 from tests.cache.entries import entry

@@ -10,7 +10,7 @@ import pytest
 from doi_proxy.errors import ConfigurationError, StoreError
 from doi_proxy.features.valkey.feature import open_server
 from doi_proxy.features.valkey.store import ValkeyStore
-from doi_proxy.store.url import StoreOptions
+from doi_proxy.store.file import StoreOptions
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_cluster import Server, running_cluster

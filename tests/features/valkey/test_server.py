@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from doi_proxy.errors import StoreError
-from doi_proxy.features.valkey.server import PAUSE, ValkeyServer
+from doi_proxy.features.valkey.client import PAUSE, ValkeyServer
 from tests.clock import Clock
 from tests.features.valkey.relay import Relay, running_relay
 from tests.features.valkey.valkey_server import start_valkey

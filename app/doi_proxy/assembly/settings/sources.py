@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from doi_proxy.assembly.settings.upstream import Settings
-from doi_proxy.endpoints.invalid_values import explain_value
+from doi_proxy.endpoints import explain_value
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.files import explain_failure, read_regular
 from doi_proxy.system.options import (

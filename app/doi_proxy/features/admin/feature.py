@@ -62,8 +62,8 @@ class Admin(Feature):
         from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
         from doi_proxy.features.admin.http import build_actions, create_admin
         from doi_proxy.features.limits.feature import Limits
-        from doi_proxy.rationing.client_buckets import ClientBuckets
-        from doi_proxy.system.version import read_version
+        from doi_proxy.rationing import ClientBuckets
+        from doi_proxy.system.check import read_version
         from doi_proxy.web.request_path import client_of
 
         gate = AdminGate(

@@ -20,14 +20,14 @@ from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
 from doi_names.presentation import read_path, read_typed
 from doi_proxy.cache.entry import Entry
-from doi_proxy.endpoints.operators import DeferredRoute, add_errors, audit
+from doi_proxy.endpoints import DeferredRoute, add_errors, audit
 from doi_proxy.errors import CouldNotVerify, DoiProxyError, InvalidParameter
 from doi_proxy.features.admin.purge import Selection, count_selected, purge, refresh_prefix, require_name
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.limits.feature import Limits
 from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.resolution import Conditions, Origin
-from doi_proxy.web.media_types import PROBLEM
+from doi_proxy.web.negotiation import PROBLEM
 from handle_protocol.referral import ResponseCode
 
 #: Seconds for which a client can be denied. Beyond that, `client_deny_file` is the place.

@@ -15,7 +15,7 @@ from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.store import EVERYTHING, NOT_FOUND, StoreStats
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify
-from doi_proxy.features.command import Stores
+from doi_proxy.features.feature import Stores
 from doi_proxy.resolver.resolution import Conditions, Origin
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.system.files import print_json

@@ -18,19 +18,18 @@ from doi_names.derived import ParsedText, parse
 from doi_names.find_names import FoundName
 from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_names.suggestion import Reading, Suggestion
-from doi_proxy.endpoints.fair_lock import FairLock
-from doi_proxy.endpoints.operators import ReadingModel, SuggestionModel
+from doi_proxy.endpoints import FairLock, ReadingModel, SuggestionModel
 from doi_proxy.errors import InvalidParameter, InvalidRequest
 from doi_proxy.features.lists.batch import Batches, BatchInput, BatchOptions
 from doi_proxy.features.lists.server_client import fetch_rows
 from doi_proxy.features.lists.verdict import ListRow, Match, Verdict, not_a_doi, read_input
+from doi_proxy.features.texts.command import to_object
 from doi_proxy.features.texts.http import ParsedTextModel, WarningModel
-from doi_proxy.features.texts.parsed_line import to_object
 from doi_proxy.list_formats.body import read_exported_entries
+from doi_proxy.list_formats.extraction import read_references
 from doi_proxy.list_formats.formats import HEAD_CHARACTERS, ListFormat, format_of_head
 from doi_proxy.list_formats.lines import ListItem
-from doi_proxy.list_formats.reference_names import read_references
-from doi_proxy.proxy_client.exchange import ProxyServer
+from doi_proxy.proxy_client import ProxyServer
 from doi_proxy.upstream.source import Priority
 
 _QUERY: Final = "?suggest=checked"

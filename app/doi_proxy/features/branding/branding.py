@@ -25,9 +25,8 @@ from doi_proxy.system.toml_text import TomlProblem, WrongTable, find_key, parse_
 from doi_proxy.web import look
 from doi_proxy.web.languages import LANGUAGES, flatten_texts, read_all
 from doi_proxy.web.look import Brand, NamedLink, OwnTemplates, Renderer
-from doi_proxy.web.outline import Outline, rows
 from doi_proxy.web.pages import PageLink, Way
-from doi_proxy.web.shown_name import show_name
+from doi_proxy.web.shown_values import Outline, rows, show_name
 from handle_protocol.value import read_values
 
 #: The least contrast of text (WCAG 2.1, 1.4.3) and of the edge of a field (1.4.11).

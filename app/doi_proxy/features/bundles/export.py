@@ -25,8 +25,7 @@ from doi_proxy.features.bundles.visit import (
     stop_visit_on_signals,
     was_interrupted,
 )
-from doi_proxy.features.command import CommandContext
-from doi_proxy.features.feature import Core, Observers
+from doi_proxy.features.feature import CommandContext, Core, Observers
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import Origin, Resolution, ResolutionObserver

@@ -18,7 +18,7 @@ from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read_typed
 from doi_proxy import errors
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.command import CommandContext
+from doi_proxy.features.feature import CommandContext
 from doi_proxy.list_formats.body import ListSource, read_items, require_files
 from doi_proxy.list_formats.lines import NO_DOI, ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations

@@ -16,8 +16,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.features.command import Command, CommandContext, add_format, add_server, read_argument, set_usage
-from doi_proxy.proxy_client.exchange import ProxyFailure, may_read, open_client
+from doi_proxy.features.feature import Command, CommandContext, add_format, add_server, read_argument, set_usage
+from doi_proxy.proxy_client import ProxyFailure, may_read, open_client
 from doi_proxy.system.files import print_json, printable
 
 _PATH: Final = b"/admin/explain"

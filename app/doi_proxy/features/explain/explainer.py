@@ -21,7 +21,7 @@ from doi_proxy.errors import FAILURES, DoiProxyError, PrefixDenied, as_failure
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.destination import Destination, Destinations, Kind
-from doi_proxy.resolver.failure_memory import FailureMemory
+from doi_proxy.resolver.fetcher import FailureMemory
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import ORDINARY, Origin, Resolution, next_step
 from doi_proxy.resolver.resolver import Resolver

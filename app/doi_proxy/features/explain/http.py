@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from fastapi import FastAPI, Query, Request
 
 from doi_names.presentation import read_typed
-from doi_proxy.endpoints.operators import audit
+from doi_proxy.endpoints import audit
 from doi_proxy.errors import InvalidParameter
 from doi_proxy.features.explain.explainer import ExplainedRequest, Explainer, ExplainReport
 from doi_proxy.features.explain.feature import EXPLAIN_PATH

@@ -21,8 +21,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import CommandContext, Importer, refuse_options
-from doi_proxy.features.feature import require_libraries
+from doi_proxy.features.feature import CommandContext, Importer, refuse_options, require_libraries
 from doi_proxy.features.handle_dump.feature import HandleDump
 from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.file_text import read_records

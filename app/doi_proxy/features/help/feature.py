@@ -44,7 +44,7 @@ class Help(Feature):
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the page."""
         from doi_proxy.features.help.page import HelpPage
-        from doi_proxy.store.url import find_store_file
+        from doi_proxy.store.file import find_store_file
 
         store = find_store_file(self.context.settings.store_url)
         HelpPage(opened.core, store, self.context.clock, opened.admit).add_to(app, face)

@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_names.presentation import read_path, url_path
-from doi_proxy.endpoints.operators import language_of, no_file, own_page
+from doi_proxy.endpoints import language_of, no_file, own_page
 from doi_proxy.errors import CouldNotVerify, PrefixDenied
 from doi_proxy.features.feature import Core
 from doi_proxy.features.sqlite.writer import EarlierTarget, read_earlier_targets

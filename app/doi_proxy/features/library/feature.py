@@ -51,7 +51,7 @@ class LibraryCopy(feature.Feature):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Every problem in the file of rules, with its line; among them are expectations that do not hold."""
-        from doi_proxy.features.library.file import read_library_rules
+        from doi_proxy.features.library.library import read_library_rules
         from doi_proxy.system.check import Finding
 
         path = inspection.settings.group(LibrarySettings).library_rules
@@ -68,9 +68,7 @@ class LibraryCopy(feature.Feature):
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Put the rules in force. Raises ConfigurationError for a file with a problem."""
-        from doi_proxy.features.library.file import LibraryFile, last_good_rules
-        from doi_proxy.features.library.library import COPIES, Library
-        from doi_proxy.features.library.preferences import Preferences
+        from doi_proxy.features.library.library import COPIES, Library, LibraryFile, Preferences, last_good_rules
 
         library = Library(core.meter.counter(COPIES), core.prefixes)
         library.followers.append(core.forget_prepared)

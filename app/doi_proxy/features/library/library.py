@@ -3,23 +3,141 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from html import escape
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from fastapi import FastAPI, Response
+from fastapi import Request as FastAPIRequest
+
 from doi_names.name import HandleName
-from doi_proxy.errors import CouldNotVerify
+from doi_proxy.endpoints import respond
+from doi_proxy.errors import ConfigurationError, CouldNotVerify, DoiProxyError, InvalidParameter
 from doi_proxy.features.library import copy
+from doi_proxy.features.library.copy import NO_SERVICE, LibraryRules
+from doi_proxy.features.library.feature import CrossSiteForm
+from doi_proxy.features.library.rules import RulesFile, read_rules
 from doi_proxy.resolver.destination import Destination
 from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolution import NO_FACTS
+from doi_proxy.resolver.resolution import NO_FACTS, ClientFact
+from doi_proxy.store.file import NOT_KEPT, LastGood
 from doi_proxy.system.check import CounterData
+from doi_proxy.system.files import UnreadableFile, WatchedFiles, read_text_file, take_stamp
+from doi_proxy.system.toml_text import FileProblem
+from doi_proxy.web.freshness import NO_STORE, vary
 from doi_proxy.web.negotiation import Varies, preferred_languages, wants_page
+from doi_proxy.web.pages import Link, PageLink, Pages
+from doi_proxy.web.redirect import Face
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Header, Parameters, read_address
+from doi_proxy.web.responses import Reply, page
+from doi_proxy.web.shown_values import host_of_address
 from doi_proxy.web.stage import NO_DETOUR, Detour, Explanation, Stage, conditions_for_others
+
+log = logging.getLogger(__name__)
+
+#: Larger files are refused.
+MAX_FILE_BYTES: Final = 1024 * 1024
+#: Problems of one file that an error names.
+_MAX_NAMED: Final = 5
+
+
+class LibraryFile(WatchedFiles):
+    """Keeps the rules of a file in force. A file with a problem leaves the previous rules in force."""
+
+    def __init__(self, use: Callable[[LibraryRules], None], last_good: LastGood = NOT_KEPT) -> None:
+        """`use` puts rules in force."""
+        super().__init__()
+        self._last_good = last_good
+        self._use = use
+        #: The problems of the last reading.
+        self.problems: tuple[FileProblem, ...] = ()
+
+    def ready(self) -> Mapping[str, str]:
+        """Whether the rules of the file are in force."""
+        return {"library_rules": "broken" if self.problems else "ok"} if self.path is not None else {}
+
+    def load(self, path: Path | None) -> None:
+        """Put the rules of a file in force at the start, or none. If it has a problem, the last good ones are in force.
+
+        Raises ConfigurationError if there are none.
+        """
+        if path is None:
+            self.path = None
+            self._use_nothing()
+            return
+        stamp = take_stamp(path)
+        found = read_library_rules(path)
+        in_force = found if not found.problems else read_last_good_rules(self._last_good, path)
+        if in_force is None:
+            raise ConfigurationError(f"library_rules: {_name(found.problems)}")
+        self.path, self.problems, self._last_stamp, self._read_stamp = path, found.problems, stamp, stamp
+        self._use(in_force.rules)
+        if found.problems:
+            self._report()
+        else:
+            self._last_good.keep(path, found.text)
+
+    def request_reload(self, path: Path | None) -> None:
+        """Make the watching task read this file immediately, or drop the rules if there is none.
+
+        If the file cannot be used, the rules in force stay, and the task waits for a change of the file.
+        """
+        self.path = path
+        self._requested.set()
+
+    def _use_nothing(self) -> None:
+        self.problems = ()
+        self._use(LibraryRules())
+
+    async def _read(self, path: Path) -> None:
+        # A thread reads it: a file of 1 MiB takes seconds.
+        found = await asyncio.to_thread(read_library_rules, path)
+        if self.path != path:
+            return  # a reload has named another file
+        self.problems = found.problems
+        if found.problems:
+            self._report()
+        else:
+            self._use(found.rules)
+            await asyncio.to_thread(self._last_good.keep, path, found.text)
+            log.info("library rules: %s rules from %s are in force", len(found.rules.rules), path)
+
+    def _report(self) -> None:
+        log.error("library rules: %s; the last good rules are in force, correct the file", _name(self.problems))
+
+
+def last_good_rules(store_url: str) -> LastGood:
+    """Where the last good rules are."""
+    return LastGood(store_url, "library-rules")
+
+
+def read_last_good_rules(last_good: LastGood, path: Path) -> RulesFile | None:
+    """The last good rules of the file at `path`. None without any that can be used."""
+    copy = last_good.find(path)
+    # Room for the header of a copy, in bytes: it has the path of the file.
+    found = None if copy is None else read_library_rules(copy, MAX_FILE_BYTES + (8 * 1024))
+    return None if found is None or found.problems else found
+
+
+def read_library_rules(path: Path, most: int = MAX_FILE_BYTES) -> RulesFile:
+    """Read a file of rules and check its expectations. Does not raise: what is wrong is in the problems."""
+    try:
+        text, _ = read_text_file(path, most, f"it is larger than {MAX_FILE_BYTES} bytes; remove rules")
+    except UnreadableFile as error:
+        return RulesFile(LibraryRules(), (), (error.problem,))
+    return replace(read_rules(text, str(path)), text=text)
+
+
+def _name(problems: tuple[FileProblem, ...]) -> str:
+    more = len(problems) - _MAX_NAMED
+    return "; ".join(map(str, problems[:_MAX_NAMED])) + (f"; and {more} more" if more > 0 else "")
+
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"
@@ -196,3 +314,76 @@ def _own_address(base_url: str) -> copy.OwnAddress | None:
         return copy.OwnAddress(parts.hostname, parts.path.rstrip("/")) if parts.hostname else None
     except ValueError:
         return None
+
+
+PATH: Final = "/preferences"
+#: The field of the form: the name of a service, NO_SERVICE, or "" to follow the rules of the library.
+FIELD: Final = "service"
+#: The query of the page after a choice was saved.
+_SAVED: Final = "saved"
+#: The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
+_OWN_SITE: Final = ("same-origin", "none")
+
+
+class Preferences:
+    """Shows the choices, and keeps the reader's one in a cookie."""
+
+    def __init__(self, library: Library, link: Link, public_url: str | None) -> None:
+        """`public_url` is this resolver's own URL, without a slash at its end."""
+        self._library = library
+        self._link = link
+        self._public_url = public_url
+
+    def add_to(self, app: FastAPI, face: Face) -> None:
+        """Answer the path in an application. While there are rules, every page has a link to it."""
+        face.pages.links.append(
+            PageLink("footer", PATH, "preferences.title", lambda: self._library.makes_detours, "privacy.cookies_choice")
+        )
+
+        @app.api_route(PATH, methods=["GET", "HEAD", "POST"], include_in_schema=False)
+        async def preferences(given: FastAPIRequest) -> Response:
+            request = Request(given.scope, given.receive, public_url=self._public_url, sub_path=b"")
+            return respond(await self.answer(request, face))
+
+    async def answer(self, request: Request, face: Face) -> Reply:
+        """Show the page; for POST, set the cookie and lead back to the page."""
+        try:
+            return await self._save(request) if request.method == "POST" else self._show(request, face.pages)
+        except DoiProxyError as error:
+            return face.errors.answer(request, error, name=None, typed="")
+
+    def _show(self, request: Request, pages: Pages) -> Reply:
+        services = self._library.rules.services if self._library.makes_detours else ()
+        choice = self._library.choice_of(request)
+        chosen = next((service.name for service in services if service.base == choice), choice or "")
+        facts: dict[str, Any] = {"services": [(service.name, service.label) for service in services], "chosen": chosen}
+        facts["saved"] = request.query == _SAVED.encode()
+        language = request.language(pages.languages)
+        body = pages.render("preferences", self._link, language, "preferences.title", **facts)
+        return page(200, body, vary=vary(ClientFact.COOKIE, is_page=True))
+
+    async def _save(self, request: Request) -> Reply:
+        _refuse_other_sites(request)
+        wanted = (await request.form()).first(FIELD)
+        values = {"": None, NO_SERVICE: NO_SERVICE} | {
+            service.name: service.base for service in self._library.rules.services
+        }
+        if wanted not in values:
+            raise InvalidParameter(f"{FIELD} must be one of the choices on the page; open {PATH} and choose again.")
+        secure = request.base_url.startswith("https:")
+        cookie = write_cookie(values[wanted], path=self._link.base, secure=secure)
+        # The page is fetched again, so a reload of it sends no form (RFC 9110, section 15.4.4).
+        location = f"{self._link.base}{PATH}?{_SAVED}".encode()
+        return Reply(303, ((b"location", location), cookie), freshness=(NO_STORE,))
+
+
+def _refuse_other_sites(request: Request) -> None:
+    """Refuse a form that a page of another site sent (W3C Fetch Metadata, section 2.4; WHATWG Fetch, section 3.2)."""
+    site = request.header(b"sec-fetch-site")
+    if site is not None and site not in _OWN_SITE:
+        raise CrossSiteForm
+    origin = request.header(b"origin")
+    # A front proxy may terminate TLS, so neither scheme nor port counts.
+    own_host = host_of_address(request.base_url)
+    if site is None and origin is not None and host_of_address(origin) != own_host:
+        raise CrossSiteForm

@@ -104,7 +104,7 @@ class Limits(Feature, Service):
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """The stage that admits clients. Raises ConfigurationError for a list that cannot be read."""
         from doi_proxy.features.limits.limits import ClientLimits, Denials, allowed_clients, denied_clients
-        from doi_proxy.rationing.client_buckets import Rate
+        from doi_proxy.rationing import Rate
         from doi_proxy.system.check import REFUSED
 
         context = self.context

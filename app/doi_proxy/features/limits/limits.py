@@ -17,8 +17,8 @@ import msgspec
 
 from doi_proxy.errors import ClientDenied, ConfigurationError, InvalidParameter, RateExceeded, TooManyRequests
 from doi_proxy.features.limits.feature import TooManyBypasses
-from doi_proxy.networks.allowed_addresses import NetworkList, parse_allowed, parse_denied, read_network_file
-from doi_proxy.rationing.client_buckets import FORGEABLE, Account, ClientBuckets, Rate
+from doi_proxy.networks import NetworkList, parse_allowed, parse_denied, read_network_file
+from doi_proxy.rationing import FORGEABLE, Account, ClientBuckets, Rate
 from doi_proxy.store.file import LastGood
 from doi_proxy.web.request_path import client_of
 from doi_proxy.web.stage import Admission, Explanation

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import Command, CommandContext, add_server
+from doi_proxy.features.feature import Command, CommandContext, add_server
 
 if TYPE_CHECKING:
-    from doi_proxy.proxy_client.exchange import ProxyServer
+    from doi_proxy.proxy_client import ProxyServer
 
 #: The formats of a list and of the rows.
 INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv", "docx")
@@ -141,7 +141,7 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     """The arguments of the command. Raises ConfigurationError for a bad URL."""
     from doi_names.presentation import is_name
     from doi_proxy.list_formats.body import exists
-    from doi_proxy.proxy_client.exchange import parse_server
+    from doi_proxy.proxy_client import parse_server
 
     lists = namespace.lists or (() if namespace.again else ("-",))
     names = tuple(argument for argument in namespace.lists if is_name(argument) and not exists(argument))

@@ -77,7 +77,7 @@ class Lists(Feature):
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the endpoint and the page."""
-        from doi_proxy.features.lists.http import add_resolve
+        from doi_proxy.features.lists.answer import add_resolve
         from doi_proxy.features.lists.references.page import PATH, ReferencesPage
         from doi_proxy.web.pages import PageLink
 

@@ -19,7 +19,7 @@ from typing import IO, Final
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError, InvalidParameter
-from doi_proxy.features.command import CommandContext
+from doi_proxy.features.feature import CommandContext
 from doi_proxy.features.lists import server_client
 from doi_proxy.features.lists.batch import BatchInput, BatchOptions, RemainingTime, agency_source, count_lists
 from doi_proxy.features.lists.command import ResolveChoice

@@ -19,7 +19,7 @@ from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats.body import ListParser
 from doi_proxy.list_formats.json_lists import DOI_COLUMN
 from doi_proxy.list_formats.lines import ListItem
-from doi_proxy.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure, ProxyServer
+from doi_proxy.proxy_client import TRANSIENT, Exchange, ProxyFailure, ProxyServer
 from doi_proxy.system.options import MAX_SHOWN
 
 #: Limits of one request: its names, and their bytes.

@@ -19,7 +19,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from doi_proxy.features.metadata.match import Work
-from doi_proxy.networks.allowed_addresses import AllowedAddresses
+from doi_proxy.networks import AllowedAddresses
 from doi_proxy.resolver.resolution import MEDIA_TYPES
 from doi_proxy.upstream.client import HostResolver, load_authorities, read_egress_proxy
 

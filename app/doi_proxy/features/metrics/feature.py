@@ -59,7 +59,7 @@ class Metrics(feature.Feature, Service):
 
         from doi_proxy.features.metrics.history import StateMetrics
         from doi_proxy.features.metrics.instruments import ConnectionMetrics, HttpMetrics
-        from doi_proxy.system.version import read_version
+        from doi_proxy.system.check import read_version
         from doi_proxy.web.request_path import ROUTES
 
         registry = self.registry
@@ -77,8 +77,8 @@ class Metrics(feature.Feature, Service):
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the route."""
-        from doi_proxy.endpoints.operators import OperatorPath
-        from doi_proxy.features.metrics.http import add_metrics
+        from doi_proxy.endpoints import OperatorPath
+        from doi_proxy.features.metrics.instruments import add_metrics
 
         self._own_api = face.own_api
         # Prometheus names a target as it likes, from wherever it runs.

@@ -10,22 +10,41 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final
 
+from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+from doi_proxy.endpoints import text_headers
 from doi_proxy.errors import ShareSpent, failure_tokens
 from doi_proxy.resolver.resolution import HIT, Origin, Resolution, ResolutionObserver
 from doi_proxy.system.check import CounterData, GaugeData, Meter
 from doi_proxy.upstream.guard import RecordQuery
+from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT
 from doi_proxy.web.request_path import PREPARED
 from doi_proxy.web.stage import Stage
+
+
+def add_metrics(app: FastAPI, registry: CollectorRegistry, read_store: Callable[[], Awaitable[None]]) -> None:
+    """Answer /metrics. `read_store` is awaited before each answer."""
+
+    @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
+    async def metrics(request: Request) -> Response:
+        await read_store()
+        if "application/openmetrics-text" in request.headers.get("accept", "").lower():
+            media_type, body = openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+        else:
+            media_type, body = CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+        return Response(body, headers={"content-type": media_type, **text_headers(NO_STORE, VARY_ACCEPT)})
+
 
 #: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
 UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)

@@ -16,15 +16,15 @@ from typing import Final, Protocol
 
 from doi_proxy.errors import UpstreamUnreachable
 from doi_proxy.features.native.errors import translated_errors
-from doi_proxy.networks.allowed_addresses import Address
+from doi_proxy.networks import Address
+from doi_proxy.resolver.fetcher import SingleFlight
 from doi_proxy.resolver.resolution import needs_proof
-from doi_proxy.resolver.single_flight import SingleFlight
 from doi_proxy.system.check import look_up
 from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 from handle_protocol.client import Finder
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.exchange import ServiceClient
-from handle_protocol.native_answer import read_response
+from handle_protocol.proof import read_response
 from handle_protocol.referral import (
     LONGEST_LIFETIME,
     SHORTEST_LIFETIME,

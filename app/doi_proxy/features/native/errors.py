@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from doi_proxy import errors
-from doi_proxy.upstream.retry_after import read_retry_after
+from doi_proxy.upstream.source import read_retry_after
 from handle_protocol import errors as protocol
 
 

@@ -25,8 +25,7 @@ from doi_proxy.system.files import read_regular, replace_private
 from handle_protocol.directory import ServiceEntry
 from handle_protocol.errors import HandleProtocolError, UnusableAnswer
 from handle_protocol.json_sites import read_service_values
-from handle_protocol.native_answer import read_response
-from handle_protocol.proof import read_proof
+from handle_protocol.proof import read_proof, read_response
 from handle_protocol.referral import DirectoryLimits, HandleService, ResponseCode, read_lead
 from handle_protocol.signature_chain import extend_chain, fingerprint, follow_chain
 from handle_protocol.value import parse_record

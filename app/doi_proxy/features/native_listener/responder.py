@@ -20,7 +20,7 @@ import msgspec
 from doi_names.errors import NotUTF8
 from doi_names.name import HandleName, without_home
 from doi_proxy import errors
-from doi_proxy.rationing.client_buckets import FORGEABLE
+from doi_proxy.rationing import FORGEABLE
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Origin, Resolution
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW

@@ -27,7 +27,7 @@ class OpenAPI(Feature):
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the description of the routes that were added before."""
-        from doi_proxy.features.openapi.http import add_openapi
+        from doi_proxy.features.openapi.document import add_openapi
 
         routes = [route for gate in opened.gates if not gate.has_listener for route in gate.app.routes]
         add_openapi(app, face, routes, server_url=self.context.public_url or "/")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import fastapi
 from fastapi import FastAPI, Response
 
-from doi_proxy.endpoints.operators import language_of, own_page
+from doi_proxy.endpoints import language_of, own_page
 from doi_proxy.system.options import Settings
 from doi_proxy.web.freshness import OWN_PAGE
 from doi_proxy.web.pages import PageLink

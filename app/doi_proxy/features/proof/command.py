@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import Command, CommandContext, set_usage
-from doi_proxy.features.feature import require_libraries
+from doi_proxy.features.feature import Command, CommandContext, require_libraries, set_usage
 from doi_proxy.features.native.feature import Native
 from doi_proxy.system.files import explain_failure, printable, read_regular
 from handle_protocol.errors import HandleProtocolError

@@ -17,12 +17,12 @@ from pydantic import BaseModel, Field
 from doi_names.name import PREFIX_RECORDS, HandleName, without_home
 from doi_names.presentation import read_path
 from doi_proxy.cache.entry import Entry
-from doi_proxy.endpoints.operators import problem_responses, text_headers
+from doi_proxy.endpoints import problem_responses, text_headers
 from doi_proxy.errors import FAILURES
 from doi_proxy.features.proof.feature import PROOF_PATH, NotVerified
 from doi_proxy.resolver.resolution import Conditions, read_record
 from doi_proxy.web.freshness import NO_STORE
-from doi_proxy.web.media_types import JSON
+from doi_proxy.web.negotiation import JSON
 from doi_proxy.web.stage import PageKind, Section
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.proof import MAX_PROOF_BYTES

@@ -8,7 +8,7 @@ from doi_proxy.features.feature import Extra, Feature
 from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:
-    from doi_proxy.features.command import Importer
+    from doi_proxy.features.feature import Importer
 
 
 class Registry(Feature):

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import AUTO, CommandContext, Importer, refuse_options
-from doi_proxy.features.feature import require_libraries
-from doi_proxy.features.registry.archive import is_tar
+from doi_proxy.features.feature import AUTO, CommandContext, Importer, refuse_options, require_libraries
 from doi_proxy.features.registry.feature import Registry
 from doi_proxy.features.registry.import_files import (
     COUNTS,
@@ -23,9 +21,9 @@ from doi_proxy.features.registry.import_files import (
     RegistryReport,
     import_registry,
 )
-from doi_proxy.features.registry.import_parts import decompress_head, is_gzip
+from doi_proxy.features.registry.import_parts import decompress_head, is_gzip, is_tar
 from doi_proxy.features.registry.json_values import RegistryFormat, detect_format, parse_date
-from doi_proxy.store.url import find_store_file
+from doi_proxy.store.file import find_store_file
 from doi_proxy.system.options import Settings, redact
 from doi_proxy.system.progress import Bar, interrupt_on_signals, progress
 

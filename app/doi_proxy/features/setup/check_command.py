@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from doi_proxy.features.command import CommandContext
+from doi_proxy.errors import DoiProxyError
+from doi_proxy.features.feature import CommandContext
 from doi_proxy.features.setup.doctor import (
     find_authority_problems,
     find_contradictions,
@@ -19,9 +20,16 @@ from doi_proxy.features.setup.doctor import (
     find_store_folder_problems,
     find_unreadable_files,
 )
+from doi_proxy.features.setup.sizing import Has, Load, ShownSetting, describe_settings, need_of, write_rows
+from doi_proxy.proxy_client import open_client
 from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
 from doi_proxy.system.files import print_json, printable
+from doi_proxy.system.options import MASK
+
+if TYPE_CHECKING:
+    from doi_proxy.system.options import Settings
+
 
 _SUMMARIES: Final = ("No errors and no warnings.", "There are warnings.", "There are errors.")
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
@@ -56,3 +64,89 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
         print(printable(f"{finding.severity}: {finding}"))
     print(_SUMMARIES[status])
     return status
+
+
+Step = Literal["reload", "restart"]
+
+_HEADS: Final[Mapping[Step, str]] = {
+    "reload": "a reload would change (systemctl reload doi-proxy.target):",
+    "restart": "a restart would change (doi-proxy-restart):",
+}
+#: The unit gives them to each instance, and a command does not have them.
+_OF_THE_UNIT: Final = ("instance", "instances", "management_listen")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting that the running proxy has with another value than this command."""
+
+    setting: str
+    #: The value in force, and the one of this command's file, environment and flags. None without a value.
+    running: str | None
+    new: str | None
+    source: str
+    step: Step
+
+
+def find_differences(
+    running: Mapping[str, Any], here: Mapping[str, ShownSetting], reloadable: Collection[str]
+) -> Iterator[Difference]:
+    """The settings that differ. A setting that only one of the two releases has is left out, as a secret is."""
+    for name, setting in here.items():
+        value = running.get(name, setting["value"])
+        is_masked = MASK in str(value) and MASK in str(setting["value"])
+        if value != setting["value"] and not is_masked and name not in _OF_THE_UNIT:
+            step: Step = "reload" if name in reloadable else "restart"
+            shown = None if value is None else str(value)
+            yield Difference(name, shown, setting["value"], setting["source"], step)
+
+
+def compare_running(context: CommandContext, server: str | None, *, as_json: bool) -> int:
+    """Print the differences. Exit status 1 with one, else 0. Raises ConfigurationError and DoiProxyError."""
+    client = open_client(context.settings, server)
+    running, here = client.settings(), describe_settings(context)
+    if here.keys().isdisjoint(running):
+        raise DoiProxyError(f"{client.label}: its answer has no setting of this release; check the URL")
+    found = [*find_differences(running, here, context.settings.reloadable())]
+    if as_json:
+        print_json({"server": client.label, "differences": [asdict(each) for each in found]})
+    else:
+        print("\n".join(_describe(found, client.label)))
+    return 1 if found else 0
+
+
+def _describe(found: list[Difference], label: str) -> Iterator[str]:
+    for step, head in _HEADS.items():
+        changes = [each for each in found if each.step == step]
+        if changes:
+            yield head
+        for each in changes:
+            yield f"  {each.setting}: {_show(each.running)} -> {_show(each.new)} ({each.source})"
+    if not found:
+        yield f"{label} runs with these settings."
+    yield "Secrets are not compared. A reload also reads again the files that settings name."
+
+
+def _show(value: str | None) -> str:
+    # The longest part of a value that is shown.
+    return "not set" if value is None else repr(value[:200])
+
+
+def show_size(settings: Settings, load: Load, answer: float | None, *, as_json: bool) -> int:
+    """Print what the load takes. `answer` is in seconds. Returns the exit status 0."""
+    has = Has(settings.upstream_rate, settings.upstream_max_concurrency, settings.instances)
+    # Seconds of an answer of the public handle API: the median that docs/scale.md takes.
+    need = need_of(load, answer or 0.5, settings.cache_ttl_ceiling, settings.cache_grace)
+    if as_json:
+        found = {**asdict(need), "load": load._asdict(), "first_limit": need.first_limit(has)}
+        print_json({**found, "advice": need.advice(has)})
+        return 0
+    print(
+        f"{load.mean * 86_400:,.0f} requests a day, and an upstream that answers in {need.answer:g} s. "
+        "Everything below is computed: docs/scale.md says from what."
+    )
+    rows = [*write_rows([need], has), ("what to run", "; ".join(need.advice(has)))]
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        print(f"{label:{width}}  {value}")
+    return 0

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import Command, CommandContext, add_format, add_server, set_usage
+from doi_proxy.features.feature import Command, CommandContext, add_format, add_server, set_usage
 from doi_proxy.features.setup.doctor_command import add_doctor_arguments, doctor
-from doi_proxy.features.setup.front_command import add_gen_config_arguments, gen_config
+from doi_proxy.features.setup.front_files import add_gen_config_arguments, gen_config
 from doi_proxy.features.setup.setup_command import add_setup_arguments, setup
 from doi_proxy.system.options import MAX_WAIT, read_duration
 
@@ -35,7 +35,7 @@ def _add_runbook(command: argparse.ArgumentParser) -> None:
 
 
 def _print_runbook(_: CommandContext, namespace: argparse.Namespace) -> int:
-    from doi_proxy.features.setup.runbook_command import print_runbook
+    from doi_proxy.features.setup.runbook import print_runbook
 
     return print_runbook(namespace.entry, namespace.page)
 
@@ -98,7 +98,7 @@ def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
     if namespace.answer is not None and namespace.size is None:
         raise ConfigurationError("--answer is for --size; add --size LOAD")
     if namespace.size is not None:
-        from doi_proxy.features.setup.size_command import show_size
+        from doi_proxy.features.setup.check_command import show_size
 
         return show_size(context.settings, namespace.size, namespace.answer, as_json=namespace.format == "json")
     if namespace.ready:
@@ -107,7 +107,7 @@ def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
 
         return check_ready(context.settings, namespace.server)
     if namespace.running:
-        from doi_proxy.features.setup.running_command import compare_running
+        from doi_proxy.features.setup.check_command import compare_running
 
         return compare_running(context, namespace.server, as_json=namespace.format == "json")
     if namespace.bundle is not None:

@@ -24,9 +24,9 @@ from fastapi.responses import JSONResponse
 from doi_names.name import HandleName
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.setup.sizing import usual_instances
-from doi_proxy.proxy_client.exchange import Exchange, ProxyFailure, ProxyServer, find_server
+from doi_proxy.proxy_client import Exchange, ProxyFailure, ProxyServer, find_server
 from doi_proxy.server.listening import UNIX, listen, listen_at, release
-from doi_proxy.store.url import find_store_file
+from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Finding, Inspection, find_access_problem
 from doi_proxy.system.files import read_regular
 from doi_proxy.system.options import Settings, redact

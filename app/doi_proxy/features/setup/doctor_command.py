@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import CommandContext, add_format
+from doi_proxy.features.feature import CommandContext, add_format
 
 #: The front proxies for which doi_proxy.features.setup.doctor has remedies.
 EXAMINED_KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
@@ -35,7 +35,7 @@ def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
     if namespace.upstream:
         return show_findings(context.examine_upstreams(), as_json=as_json)
     from doi_proxy.features.setup.doctor import TOKEN_SECONDS, Prober, examine, examine_without_key, sign_token
-    from doi_proxy.proxy_client.exchange import parse_server
+    from doi_proxy.proxy_client import parse_server
 
     settings = context.settings
     url = namespace.url or settings.public_url

@@ -5,22 +5,76 @@ docs/generate.py writes the files in config/ for SHIPPED and SHIPPED_SUB_PATH.
 
 from __future__ import annotations
 
+import argparse
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_network
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.networks.allowed_addresses import EVERYONE
+from doi_proxy.features.setup.sizing import CONFIG, SERVICE, SOCKET, TARGET, find_program, write_units
+from doi_proxy.networks import EVERYONE
 from doi_proxy.server.listening import UNIX
 from doi_proxy.system.files import read_package_file
-from doi_proxy.system.options import Settings, is_host_and_port
+from doi_proxy.system.options import CONFIG_VARIABLE, Settings, is_host_and_port
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT
+
+#: The front proxies for which there is a configuration. doi_proxy.features.setup.front_files writes them.
+FRONTS: Final = ("nginx", "apache", "caddy")
+_UNITS: Final = {"systemd": SERVICE, "systemd-socket": SOCKET, "systemd-target": TARGET}
+WRITTEN_KINDS: Final = (*FRONTS, *_UNITS)
+
+
+def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doi-proxy gen-config`."""
+    command.add_argument(
+        "kind",
+        choices=WRITTEN_KINDS,
+        help="front proxy, or the unit of systemd, its socket, or its target",
+    )
+    command.add_argument(
+        "--backend",
+        dest="backends",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="address of a doi-proxy; repeat it for several (default: the address of these settings)",
+    )
+    command.add_argument("--certificate", default="", metavar="FILE", help="certificate chain of the front proxy")
+    command.add_argument("--certificate-key", default="", metavar="FILE", help="key of this certificate")
+    command.add_argument("--cache", action="store_true", help="with an HTTP cache in the front proxy (nginx only)")
+
+
+def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Print a configuration. Raises ConfigurationError."""
+    text = _write_front(namespace, settings) if namespace.kind in FRONTS else _write_unit(namespace, settings)
+    print(text, end="")
+    return 0
+
+
+def _write_unit(namespace: argparse.Namespace, settings: Settings) -> str:
+    if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
+        raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
+    config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
+    return write_units(settings, config, find_program())[_UNITS[namespace.kind]]
+
+
+def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:
+    front = read_front(
+        settings,
+        backends=namespace.backends,
+        certificate=namespace.certificate,
+        key=namespace.certificate_key,
+        cached=namespace.cache,
+    )
+    return write_front(namespace.kind, front)
+
 
 #: A host name or an address in brackets, and a port; or a Unix socket.
 _BACKEND: Final = re.compile(

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from doi_proxy.endpoints.operators import no_file, text_headers
+from doi_proxy.endpoints import no_file, text_headers
+from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.setup.sizing import read_manual_page, read_shipped
+from doi_proxy.system.options import MAX_SHOWN
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.redirect import Face
 
@@ -48,3 +51,31 @@ def add_runbook(app: FastAPI, face: Face) -> None:
         if text is None:
             return no_file(face, request)
         return PlainTextResponse(text, headers=text_headers(STATIC_FILE))
+
+
+def print_runbook(entry: str | None, page: str | None) -> int:
+    """Print an entry, or a page. Raises ConfigurationError."""
+    if page is not None and entry is not None:
+        raise ConfigurationError("--page prints a whole page; leave out the alert")
+    print(_read_page(page or "runbook") if entry is None else _find_entry(entry), end="")
+    return 0
+
+
+def _find_entry(title: str) -> str:
+    entries = read_entries()
+    text = entries.get(title.lower())
+    if text is None:
+        similar = get_close_matches(title.lower(), entries, n=1)
+        hint = f"did you mean {similar[0]}?" if similar else "doi-proxy runbook prints all entries"
+        raise ConfigurationError(f"{title[:MAX_SHOWN]}: the runbook has no such entry; {hint}")
+    return text
+
+
+def _read_page(name: str) -> str:
+    try:
+        if not re.fullmatch("[a-z-]+", name):
+            raise FileNotFoundError
+        return read_manual_page(name)
+    except OSError as error:
+        message = f"--page {name[:MAX_SHOWN]}: the manual has no such page; `doi-proxy runbook --page index` lists them"
+        raise ConfigurationError(message) from error

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.features.command import CommandContext, set_usage
-from doi_proxy.features.setup.front_command import FRONTS
+from doi_proxy.features.feature import CommandContext, set_usage
+from doi_proxy.features.setup.front_files import FRONTS
 from doi_proxy.system.options import CONFIG_VARIABLE, flag_of, require_networks
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.command import CommandContext
+from doi_proxy.features.feature import CommandContext
 from doi_proxy.server.connections import IDLE_TIMEOUT
 from doi_proxy.server.listening import UNIX
 from doi_proxy.system.files import Replacement, explain_failure, has_package_file, read_package_file, read_regular

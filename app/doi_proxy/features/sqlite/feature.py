@@ -10,7 +10,7 @@ from doi_proxy.features.feature import Feature
 
 if TYPE_CHECKING:
     from doi_proxy.cache.store import Store
-    from doi_proxy.store.url import StoreOptions
+    from doi_proxy.store.file import StoreOptions
 
 
 def open_file(url: str, options: StoreOptions) -> Store:

@@ -10,8 +10,8 @@ import time
 from typing import Final
 
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.command import Command, CommandContext, add_format, add_server, set_usage
-from doi_proxy.proxy_client.exchange import AdminClient, open_client
+from doi_proxy.features.feature import Command, CommandContext, add_format, add_server, set_usage
+from doi_proxy.proxy_client import AdminClient, open_client
 
 #: Moves to the upper left, and erases what follows (ECMA-48, 8.3.21 and 8.3.39).
 _HOME, _ERASE = "\x1b[H", "\x1b[J"

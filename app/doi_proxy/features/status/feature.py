@@ -81,7 +81,7 @@ class StatusPages(feature.Feature, Service):
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the routes, that of /status also behind the gates of operators."""
-        from doi_proxy.endpoints.operators import OperatorPath
+        from doi_proxy.endpoints import OperatorPath
         from doi_proxy.features.status.models import STATUS_PATH
         from doi_proxy.features.status.page import add_health, add_status
 

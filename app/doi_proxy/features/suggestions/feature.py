@@ -41,7 +41,7 @@ class Suggestions(Feature):
     def samples(cls) -> dict[str, dict[str, Any]]:
         """See Feature."""
         from doi_names.name import HandleName
-        from doi_proxy.web.shown_name import show_names
+        from doi_proxy.web.shown_values import show_names
 
         names = show_names([HandleName("10.1000/182")])
         return {"suggestions": {"registered": names, "suggestions": names, "around": names}}

@@ -17,12 +17,12 @@ from doi_names.presentation import decode
 from doi_names.suggestion import Reading, Suggestion, read_best
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, Nearest, NearestNames
+from doi_proxy.resolver.fetcher import Replaced
 from doi_proxy.resolver.resolution import Conditions, Resolution
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.resolver.single_flight import Replaced
 from doi_proxy.upstream.budget import TokenBucket
 from doi_proxy.upstream.source import ClientNetwork, Priority
-from doi_proxy.web.shown_name import show_names
+from doi_proxy.web.shown_values import show_names
 from doi_proxy.web.stage import PageKind, Section
 
 #: Queries that wait or are under way in one process. At the limit, a page is sent without a query.

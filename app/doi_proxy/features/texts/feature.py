@@ -24,8 +24,7 @@ class Texts(Feature):
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the endpoints."""
-        from doi_proxy.features.texts.extract import add_extract
-        from doi_proxy.features.texts.http import add_parse
+        from doi_proxy.features.texts.http import add_extract, add_parse
 
         face.own_api.update({PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"})
         add_parse(app, self.context.public_url, opened.core.text_turns)

@@ -56,8 +56,8 @@ class Tracing(feature.Feature, Service):
     def observe(self) -> feature.Observers:
         """Open the traces, and record a span for each query to an upstream."""
         from doi_proxy.features.tracing.spans import Export, open_traces
-        from doi_proxy.server.proxies import trusted_addresses
-        from doi_proxy.system.version import read_version
+        from doi_proxy.server.listening import trusted_addresses
+        from doi_proxy.system.check import read_version
 
         settings = self.context.settings
         endpoint = settings.group(TracingSettings).otel_endpoint
@@ -67,7 +67,7 @@ class Tracing(feature.Feature, Service):
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """The stage that opens a span for each request."""
-        from doi_proxy.features.tracing.stage import TracedRequests
+        from doi_proxy.features.tracing.spans import TracedRequests
 
         self.context.reloads.on_reload(_trust(self._traces), "trusted_proxies")
         return TracedRequests(self._traces), self
@@ -78,6 +78,6 @@ class Tracing(feature.Feature, Service):
 
 
 def _trust(traces: Traces) -> Callable[[Any], None]:
-    from doi_proxy.server.proxies import trusted_addresses
+    from doi_proxy.server.listening import trusted_addresses
 
     return lambda new: traces.trust(trusted_addresses(new.trusted_proxies))

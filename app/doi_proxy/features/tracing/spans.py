@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -21,6 +21,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from doi_proxy.web.request import Request
+from doi_proxy.web.responses import Receive, Send
+from doi_proxy.web.stage import Answer, Stage
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +73,6 @@ class _Attempts(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """See Handler."""
         self.reason = self.reason or record.getMessage()
-
-
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +207,24 @@ def _record_head(span: Span, message: MutableMapping[str, Any]) -> None:
     for name, value in message.get("headers", ()):
         if name == b"cache-status":
             span.set_attribute("doi_proxy.cache_status", value.decode("latin-1"))
+
+
+class TracedRequests(Stage):
+    """Opens the span before an answer, and ends it after the answer."""
+
+    def __init__(self, traces: Traces) -> None:
+        self._traces = traces
+
+    def wrap(self, answer: Answer) -> Answer:
+        """Answer within a span."""
+
+        async def answer_traced(request: Request, route: str, receive: Receive, send: Send) -> None:
+            if route == "operation":
+                await answer(request, route, receive, send)
+                return
+            peer = request.scope.get("doi_proxy.peer", "")
+            traced = TracedRequest(route, request.method, peer, request.header(b"traceparent"))
+            with self._traces.trace_request(traced, send) as watched:
+                await answer(request, route, receive, watched)
+
+        return answer_traced

@@ -9,7 +9,7 @@ from doi_proxy.features.feature import Feature
 
 if TYPE_CHECKING:
     from doi_proxy.cache.store import Store
-    from doi_proxy.store.url import StoreOptions
+    from doi_proxy.store.file import StoreOptions
 
 #: The schemes of a store URL. A socket has no TLS.
 SCHEMES: Final = frozenset(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from doi_proxy.cache.entry import MAX_SKEW, Entry, loses_proof
 from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, NOT_FOUND, PURGE_MEMORY, UNKNOWN, Changes, StoreStats, scopes_of
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.valkey.server import ValkeyServer, Words
+from doi_proxy.features.valkey.client import ValkeyServer, Words
 from doi_proxy.store.stored_entry import STORE_FORMAT, pack, unpack
 
 log = logging.getLogger(__name__)

@@ -14,11 +14,10 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 
 from doi_proxy import errors
-from doi_proxy.endpoints.operators import language_of, text_headers
-from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList
+from doi_proxy.endpoints import language_of, text_headers
+from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList, read_length
 from doi_proxy.features.lists.batch import BatchInput, BatchOptions
 from doi_proxy.features.lists.feature import TooManyBatches
-from doi_proxy.features.lists.http import read_length
 from doi_proxy.features.lists.references.result import (
     Bibliography,
     Result,
@@ -37,8 +36,7 @@ from doi_proxy.list_formats.docx import correct_docx
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
-from doi_proxy.web.media_types import DOCX
-from doi_proxy.web.negotiation import write_date
+from doi_proxy.web.negotiation import DOCX, write_date
 from doi_proxy.web.pages import choose_wait
 from doi_proxy.web.redirect import Face
 from doi_proxy.web.request_path import Header, client_of
