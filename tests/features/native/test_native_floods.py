@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from msgspec import structs
 
 from doi_proxy.errors import UpstreamTimeout
@@ -26,6 +30,7 @@ from handle_protocol.wire.message import (
     Envelope,
     Filters,
     Header,
+    OpFlag,
     Query,
     Response,
     Signature,
@@ -35,10 +40,11 @@ from handle_protocol.wire.message import (
     encode_query,
     split_message,
 )
+from handle_protocol.wire.site_value import U32, ServiceSite, Value, decode_site, encode_site
 from tests.constants import changed
-from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
-from tests.handle_protocol.encoder import encode_response, encode_signature
-from tests.handle_protocol.keys import dsa_key, rsa_key, sign
+from tests.features.native.clients import HTTP, LONG, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
+from tests.handle_protocol.encoder import encode_content, encode_response, encode_signature
+from tests.handle_protocol.keys import dsa_key, other_dsa_key, rsa_key, sign
 from tests.handle_protocol.server import Content, HandleServer, write_bootstrap
 from tests.web.proxy import Proxy
 
@@ -401,3 +407,255 @@ async def test_no_tampered_record_of_a_prefix_steers_a_name_or_denies_it(
     assert (steered > 0, missing > 0) == ((True, True) if verify == "never" else (False, False))
     if verify != "never":
         assert evil.queries() == 0
+
+
+# --- A machine on the way forges signed answers: of the root about prefixes, and of a handle server about names ------
+
+
+_HOME: Final = "https://home.example/"
+#: The root signs with RSA, the handle server and the mirror of the root with DSA, which SHA-1 is about.
+Key = RSAPrivateKey | DSAPrivateKey
+#: What is sent, of an honest answer, what the machine wants to be believed, and the key of the server that was queried.
+Forgery = Callable[[Response, Response, Key], bytes | Response]
+
+
+def _under(answer: Response, signed: Response, **changes: Any) -> Response:
+    """An answer under the signature of another one."""
+    assert signed.credential is not None
+    return replace(answer, credential=replace(signed.credential, **changes))
+
+
+def _headed(answer: Response, **changes: Any) -> Response:
+    return replace(answer, header=structs.replace(answer.header, **changes))
+
+
+def _enveloped(answer: Response, **changes: Any) -> Response:
+    return replace(answer, envelope=structs.replace(answer.envelope, **changes))
+
+
+def _listing(answer: Response, *values: Value) -> Response:
+    assert isinstance(answer.body, Values)
+    return replace(answer, body=Values(answer.body.handle, values))
+
+
+def _values(answer: Response) -> tuple[Value, ...]:
+    assert isinstance(answer.body, Values)
+    return answer.body.values
+
+
+def _mended(evil: Response, honest: Response, change: Callable[[ServiceSite, ServiceSite], ServiceSite]) -> Response:
+    """The honest sites with something of the evil one. The answer about a name has none, and stays evil."""
+    pairs = zip(_values(honest), _values(evil), strict=True)
+    values = [
+        replace(true, data=encode_site(change(decode_site(true.data), decode_site(false.data))))
+        if true.type == b"HS_SITE"
+        else false
+        for true, false in pairs
+    ]
+    return _listing(honest, *values)
+
+
+def _with_key(true: ServiceSite, false: ServiceSite) -> ServiceSite:
+    """The key of the evil server at the address of the honest one."""
+    return replace(true, servers=(replace(true.servers[0], public_key=false.servers[0].public_key),))
+
+
+def _with_address(true: ServiceSite, false: ServiceSite) -> ServiceSite:
+    """The honest key, and the ports of the evil server."""
+    return replace(true, servers=(replace(true.servers[0], interfaces=false.servers[0].interfaces),))
+
+
+def _sign_by_sha1(answer: Response, key: Key, name: bytes = b"SHA1") -> Response:
+    """The answer, truly signed by SHA-1, as a server signs for old clients."""
+    envelope = answer.envelope
+    head = bytes((envelope.major, envelope.minor, envelope.suggested_major, envelope.suggested_minor))
+    content = head + U32.pack(envelope.session_id) + U32.pack(envelope.request_id) + U32.pack(0)
+    content += encode_content(answer)
+    signature = key.sign(content, PKCS1v15(), SHA1()) if isinstance(key, RSAPrivateKey) else key.sign(content, SHA1())
+    return replace(answer, credential=Credential(encode_signature(Signature(name, signature))))
+
+
+def _without_envelope(answer: Response, key: Key) -> Response:
+    """Signed as in version 2.5: the header and the body alone."""
+    content = encode_content(answer)
+    signature = (
+        key.sign(content, PKCS1v15(), SHA256()) if isinstance(key, RSAPrivateKey) else key.sign(content, SHA256())
+    )
+    return replace(answer, credential=Credential(encode_signature(Signature(b"SHA-256", signature))))
+
+
+def _replayed(honest: Response, evil: Response, key: Key, **changes: Any) -> Response:
+    """What the server truly signed for an earlier query, when the evil values were true, with changes."""
+    earlier = Digest(_SHA256, hashlib.sha256(b"the query of a minute ago").digest())
+    signed = sign(replace(evil, envelope=structs.replace(honest.envelope, request_id=77), digest=earlier), key)
+    return replace(signed, **changes)
+
+
+def _same_second(honest: Response, evil: Response, key: Key) -> Response:
+    """A replay of a query of this very second: the digest is right, and the id was another one."""
+    return replace(sign(_enveloped(evil, request_id=77), key), envelope=honest.envelope)
+
+
+def _of_another_name(honest: Response, evil: Response, key: Key) -> Response:
+    """The server's true answer about another name, truly signed, with the right digest."""
+    return sign(replace(evil, body=Values(b"0.NA/10.6666", _values(evil))), key)
+
+
+def _renamed(honest: Response, evil: Response, key: Key) -> Response:
+    """The same, with the name that was queried."""
+    return replace(_of_another_name(honest, evil, key), body=evil.body)
+
+
+def _forgeries() -> Iterator[tuple[str, Forgery]]:
+    mirror, own = dsa_key(), other_dsa_key()
+    yield "values added", lambda h, e, k: _under(_listing(h, *_values(e), *_values(h)), sign(h, k))
+    yield "a value removed", lambda h, e, k: _under(_listing(h), sign(h, k))
+    yield "key swapped", lambda h, e, k: _under(_mended(e, h, _with_key), sign(h, k))
+    yield "ports swapped", lambda h, e, k: _under(_mended(e, h, _with_address), sign(h, k))
+    yield (
+        "version of the site lowered",
+        lambda h, e, k: _under(_mended(e, h, lambda true, false: replace(false, minor=8)), sign(h, k)),
+    )
+    yield (
+        "TTL raised",
+        lambda h, e, k: _under(_listing(e, *(replace(v, ttl=2**31 - 1) for v in _values(e))), sign(h, k)),
+    )
+    yield "key of the mirror", lambda h, e, k: sign(e, mirror if k is not mirror else rsa_key())
+    yield "key of the machine", lambda h, e, k: sign(e, own)
+    yield "true answer about another name", _of_another_name
+    yield "true answer about another name, renamed", _renamed
+    yield "replay", _replayed
+    yield "replay, id repaired", lambda h, e, k: _replayed(h, e, k, envelope=h.envelope)
+    yield "replay, id and digest repaired", lambda h, e, k: _replayed(h, e, k, envelope=h.envelope, digest=h.digest)
+    yield "replay of this second, id repaired", _same_second
+    yield "SHA1 in version 2.10", lambda h, e, k: _sign_by_sha1(_enveloped(h, minor=10), k)
+    yield "SHA1 in version 2.11", lambda h, e, k: _sign_by_sha1(h, k)
+    yield "SHA1 called SHA-256", lambda h, e, k: _sign_by_sha1(h, k, b"SHA-256")
+    yield "SHA-256 called SHA1", lambda h, e, k: _under(h, sign(h, k), section=_renamed_section(sign(h, k)))
+    yield "digest MD5", lambda h, e, k: _under(h, sign(h, k), section=encode_signature(Signature(b"MD5", b"\1" * 20)))
+    yield "true signature in version 2.9", lambda h, e, k: sign(_enveloped(h, minor=9), k)
+    yield "envelope not signed, version 2.5", lambda h, e, k: _without_envelope(_enveloped(e, minor=5), k)
+    yield "envelope not signed, version 2.11", lambda h, e, k: _without_envelope(e, own)
+    yield "suggested version changed", lambda h, e, k: _enveloped(sign(h, k), suggested_minor=5)
+    yield "a session", lambda h, e, k: _enveloped(sign(h, k), session_id=5)
+    yield "digest of the request is SHA-1", lambda h, e, k: _under(replace(e, digest=_by_sha1(h)), sign(h, k))
+    yield "digest of the request left out", _without_digest
+    yield "expiration changed", lambda h, e, k: _under(_headed(h, expiration=1), sign(h, k))
+    yield "serial number changed", lambda h, e, k: _under(_headed(h, site_serial=9), sign(h, k))
+    yield "recursion count changed", lambda h, e, k: _under(_headed(h, recursion_count=3), sign(h, k))
+    yield "operation changed", lambda h, e, k: _under(_headed(e, op_code=2), sign(h, k))
+    yield "values not found", lambda h, e, k: _under(_coded(h, 200), sign(h, k))
+    yield "absent, key of the mirror", lambda h, e, k: sign(_coded(h, 100), mirror if k is not mirror else rsa_key())
+    yield "absent, under the signature", lambda h, e, k: _under(_coded(h, 100), sign(h, k))
+    yield "authentication needed", lambda h, e, k: _coded(h, 402)
+    yield (
+        "referral, under the signature",
+        lambda h, e, k: _under(_headed(_referring(e), response_code=303), sign(h, k)),
+    )
+    yield (
+        "two credentials",
+        lambda h, e, k: encode_response(_under(e, sign(h, k))) + encode_response(sign(e, own))[-99:],
+    )
+    yield "nothing after the body", lambda h, e, k: encode_response(sign(e, own))[:-4]
+
+
+def _renamed_section(signed: Response) -> bytes:
+    assert signed.credential is not None
+    return signed.credential.section.replace(b"\0\0\0\7SHA-256", b"\0\0\0\4SHA1")
+
+
+def _by_sha1(honest: Response) -> Digest:
+    assert honest.digest is not None
+    return Digest(2, hashlib.sha1(honest.digest.digest, usedforsecurity=False).digest())
+
+
+def _without_digest(honest: Response, evil: Response, key: Key) -> Response:
+    flags = honest.header.flags & ~OpFlag.REQUEST_DIGEST
+    return sign(replace(_headed(evil, flags=flags), digest=None), key)
+
+
+def _coded(answer: Response, code: int) -> Response:
+    return replace(_headed(answer, response_code=code), body=AnswerText(b"" if code != 402 else b"n" * 16))
+
+
+def _referring(answer: Response) -> Response:
+    sites = [replace(value, type=b"HS_SITE.PREFIX") for value in _values(answer)]
+    return replace(answer, body=Values(b"", tuple(sites)))
+
+
+class _Relay_native_forgeries(HandleServer):
+    """A server behind a machine that forges its answers: the one about each name in a way of its own."""
+
+    def __init__(self, evil: Value, **options: Any) -> None:
+        super().__init__(transports=frozenset({"tcp"}), **options)
+        self._evil = evil
+        self.ways: dict[str, Forgery] = {}
+
+    def _write(self, query: Query, data: bytes, content: Content, lie: str | None) -> bytes:
+        way = self.ways.get(query.filters.handle.decode())
+        if way is None:
+            return super()._write(query, data, content, lie)
+        honest = self._make_answer(query, data, content)
+        evil = replace(honest, body=Values(query.filters.handle, (self._evil,)))
+        sent = way(honest, evil, self.key)
+        return encode_response(sent) if isinstance(sent, Response) else sent
+
+
+@asynccontextmanager
+async def _forging(
+    folder: Path, at: str, ways: Iterable[Forgery], verify: str
+) -> AsyncIterator[tuple[Proxy, HandleServer]]:
+    """A proxy, and the evil server. Each way is that of 10.7000/x, 10.7001/x and so on."""
+    async with AsyncExitStack() as stack:
+        evil = await stack.enter_async_context(HandleServer(key=other_dsa_key()))
+        root = await stack.enter_async_context(_Relay_native_forgeries(evil.site_value(), key=rsa_key()))
+        home = await stack.enter_async_context(_Relay_native_forgeries(Value(1, b"URL", _EVIL.encode()), key=dsa_key()))
+        for number, way in enumerate(ways, 7_000):
+            root.put_values(f"0.NA/10.{number}", home.site_value())
+            home.put(f"10.{number}/x", url=_HOME)
+            evil.put(f"10.{number}/x", url=_EVIL)
+            forged, name = (root, f"0.NA/10.{number}") if at == "root" else (home, f"10.{number}/x")
+            forged.ways[name] = way
+        (folder / "root.json").write_bytes(write_bootstrap(root))
+        # A timeout would be another answer.
+        settings = {"upstream_bootstrap": folder / "root.json", "upstream_verify": verify, "upstream_timeout": LONG}
+        yield (
+            await stack.enter_async_context(Proxy(**settings, upstream_url="hdl:", upstream_private_servers=True)),
+            evil,
+        )
+
+
+@pytest.mark.parametrize("at", ["root", "server"])
+@pytest.mark.parametrize(
+    ("verify", "query"), [("lookups", "?cert"), ("when-asked", "?cert"), ("always", ""), ("never", "")]
+)
+async def test_no_forged_answer_steers_a_name_denies_it_or_is_verified(
+    tmp_path: Path, at: str, verify: str, query: str
+) -> None:
+    forgeries, steered, others = dict(_forgeries()), 0, []
+    assert len(forgeries) == 37
+    async with _forging(tmp_path, at, forgeries.values(), verify) as (proxy, evil):
+        for number, name in enumerate(forgeries, 7_000):
+            got = await proxy.get(f"/10.{number}/x{query}")
+            steered += got["location"] == _EVIL
+            if got.status != 502:
+                others.append((name, got.status, got["location"], got["cache-status"]))
+    # The control: without signatures, a machine on the way is believed.
+    expected = (True, True, at == "root") if verify == "never" else (False, False, False)
+    assert (steered > 8, bool(others), evil.queries() > 0) == expected, others
+
+
+async def test_no_forged_record_of_a_prefix_steers_an_unsigned_query(tmp_path: Path) -> None:
+    forgeries = dict(_forgeries())
+    async with _forging(tmp_path, "root", forgeries.values(), "lookups") as (proxy, evil):
+        assert [(await proxy.get(f"/10.{number}/x")).status for number in range(7_000, 7_037)] == [502] * 37
+        assert evil.queries() == 0
+
+
+async def test_a_true_answer_whose_time_is_over_is_verified(tmp_path: Path) -> None:
+    """Its id and its digest say that it is new. A handle server whose clock is wrong must not be lost."""
+    way: Forgery = lambda honest, _, key: sign(_headed(honest, expiration=1), key)  # noqa: E731
+    async with _forging(tmp_path, "server", [way], "always") as (proxy, _):
+        got = await proxy.get("/10.7000/x")
+        assert (got["location"], got.status) == (_HOME, 302)
+        assert "detail=verified" in str(got["cache-status"])
