@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from doi_proxy.system.check import read_version
+from doi_proxy.system.version import read_version
 from tests.world.loop import WorldLoop
 from tests.zygote import Zygote, can_fork
 

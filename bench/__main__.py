@@ -26,7 +26,7 @@ from bench.progress import Progress, continue_run
 from bench.report import write_report, write_section
 from bench.rows import ROWS
 from bench.tools import NotMeasured
-from doi_proxy.system.check import read_version
+from doi_proxy.system.version import read_version
 
 _HERE: Final = Path(__file__).parent
 #: The module and the function that measure each part.

@@ -12,7 +12,7 @@ from sphinx.search.en import SearchEnglish
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "app"))
 
-from doi_proxy.system.check import read_version
+from doi_proxy.system.version import read_version
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 

@@ -25,7 +25,7 @@ MAN_PAGE: Final = "share/man/man1/doi-proxy.1"
 FILES: Final = ("FILE", "LIST")
 
 
-#: The file that app/doi_proxy/system/check.py reads. A source archive has it.
+#: The file that app/doi_proxy/system/version.py reads. A source archive has it.
 VERSION_FILE: Final = "app/doi_proxy/system/built_version.txt"
 #: Where app/doi_proxy/features/setup/sizing.py finds the pages of the manual in a wheel.
 MANUAL: Final = "doi_proxy/features/setup/docs"

@@ -133,7 +133,7 @@ NEVER_AT_IMPORT_METHODS: Final = frozenset({"mkdir", "open", "read_bytes", "read
 #: such as `tarfile.open`, has an object in its place.
 FILE_HOMES: Final = frozenset(
     # The build loads the last one alone.
-    {"doi_proxy.system.files", "doi_proxy.system.check"}
+    {"doi_proxy.system.files", "doi_proxy.system.version"}
 )
 #: What opens, creates, copies or replaces a file by its path. `Path.open` is recognized by its mode, or by what it is
 #: called on.

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from doi_proxy.system.check import VERSION, read_version
+from doi_proxy.system.version import VERSION, read_version
 from tests.ports import free_port
 from tests.test_tutorial import commands, outputs, script, search_path
 from tools import clean_root

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.system.check import VERSION
+from doi_proxy.system.version import VERSION
 from tests.cluster.processes import Process
 from tests.ports import free_port
 from tests.test_packaging import ROOT, all_of, stages

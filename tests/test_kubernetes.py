@@ -16,8 +16,8 @@ import yaml
 
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.server.http_server import GRACE
-from doi_proxy.system.check import VERSION
 from doi_proxy.system.options import ENV_PREFIX
+from doi_proxy.system.version import VERSION
 from tests.test_packaging import all_of, stages, variables
 
 pytestmark = [pytest.mark.repository, pytest.mark.nightly]

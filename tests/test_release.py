@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from doi_proxy.system.check import VERSION, read_version
+from doi_proxy.system.version import VERSION, read_version
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
 from tools.release.build import VERSION_FILE
 

@@ -24,7 +24,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from doi_proxy.system.check import VERSION
+from doi_proxy.system.version import VERSION
 from tools.changes import ROOT, find_base, list_changes, run_git
 
 FOLDER: Final = ROOT / "build" / "nightly"

@@ -29,7 +29,7 @@ from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.endpoints import OperatorGate, allowed_methods
 from doi_proxy.errors import refuse_stripped_texts
 from doi_proxy.server.listening import trusted_addresses
-from doi_proxy.system.check import read_version
+from doi_proxy.system.version import read_version
 from doi_proxy.web.application import Application, OwnSite
 from doi_proxy.web.redirect import Operations
 

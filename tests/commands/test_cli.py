@@ -21,7 +21,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from doi_proxy.system.check import read_version
+from doi_proxy.system.version import read_version
 from tests.certificates import self_signed
 
 pytestmark = pytest.mark.process

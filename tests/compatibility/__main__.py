@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from doi_proxy.system.check import VERSION
+from doi_proxy.system.version import VERSION
 from tests.compatibility.shapes import list_losses, read_shapes
 from tests.compatibility.stores import write_stores
 

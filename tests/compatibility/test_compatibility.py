@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from doi_proxy.system.check import VERSION
+from doi_proxy.system.version import VERSION
 from tests.compatibility.__main__ import name_folder, write_shapes
 from tests.compatibility.shapes import describe_json, list_losses, read_shapes
 from tests.compatibility.stores import REGISTERED, TARGET, read_keys

@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from doi_proxy.system.check import VERSION
+from doi_proxy.system.version import VERSION
 from tests.clients.installed import install, run_python
 from tests.test_kubernetes import FOLDER as MANIFESTS_FOLDER
 from tests.test_kubernetes import MANIFESTS, VERSIONS

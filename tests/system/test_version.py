@@ -12,12 +12,12 @@ from typing import Final
 import pytest
 
 from doi_proxy.system import check
-from doi_proxy.system.check import BUILT, VERSION, find_version
+from doi_proxy.system.version import BUILT, VERSION, find_version
 
 pytestmark = pytest.mark.process
 
 #: Where the file is below the folder of a checkout.
-PLACE: Final = "app/doi_proxy/system/check.py"
+PLACE: Final = "app/doi_proxy/system/version.py"
 #: The line of the checkouts here. In the commit of a release, that of this program has no ".dev".
 LINE: Final = "2.0.0.dev"
 AUTHOR: Final = {f"GIT_{role}_{kind}": "test" for role in ("AUTHOR", "COMMITTER") for kind in ("NAME", "EMAIL")}

@@ -12,7 +12,7 @@ from mmdb_writer import MMDBWriter
 from netaddr import IPSet  # type: ignore[import-untyped]
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.country.feature import Countries
+from doi_proxy.features.country.database import Countries
 from tests.table import table
 from tests.values import value
 from tests.web.proxy import Proxy

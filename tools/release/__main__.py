@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from doi_proxy.system.check import VERSION
+from doi_proxy.system.version import VERSION
 from tools.changes import ROOT, run_git
 from tools.nightly import find_record
 from tools.release.build import build, read_commit

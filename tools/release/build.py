@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from doi_proxy.system.check import BUILT
+from doi_proxy.system.version import BUILT
 from tools.changes import ROOT, run_git
 from tools.release.archives import read_fields, write_repository, write_tar
 from tools.release.image import Buildah, BuildahFailed, fetch_base, read_base, write_archive, write_image

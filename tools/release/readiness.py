@@ -17,7 +17,7 @@ def find_wrong_version(version: str, line: str) -> Iterator[str]:
     if found is None:
         yield f"VERSION={version!r} is not a version such as 1.0.0 or 1.0.0rc1"
     elif found["base"] != base:
-        yield f"VERSION={version} does not belong to the line {line!r} of app/doi_proxy/system/check.py"
+        yield f"VERSION={version} does not belong to the line {line!r} of app/doi_proxy/system/version.py"
 
 
 def find_missing_section(version: str, changelog: str) -> Iterator[str]:

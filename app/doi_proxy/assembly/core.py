@@ -43,7 +43,8 @@ from doi_proxy.server.listening import trusted_addresses
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.store.file import StoreOptions, find_store_file, open_store, read_store_path
 from doi_proxy.store.stored_entry import STORE_FORMAT
-from doi_proxy.system.check import EventLog, Meter, read_version
+from doi_proxy.system.check import EventLog, Meter
+from doi_proxy.system.version import read_version
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, LocalBucket
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from doi_proxy.upstream.counted_bucket import CountedBucket

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from doi_proxy.commands.commands import GROUPS, KNOWN_COMMANDS, ParsedContext
 from doi_proxy.errors import FAILURES, ConfigurationError, refuse_stripped_texts
-from doi_proxy.system.check import read_version
 from doi_proxy.system.files import open_null
+from doi_proxy.system.version import read_version
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Command

@@ -63,7 +63,7 @@ class Admin(Feature):
         from doi_proxy.features.admin.http import build_actions, create_admin
         from doi_proxy.features.limits.feature import Limits
         from doi_proxy.rationing import ClientBuckets
-        from doi_proxy.system.check import read_version
+        from doi_proxy.system.version import read_version
         from doi_proxy.web.request_path import client_of
 
         gate = AdminGate(

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from doi_proxy.features.assistants.feature import Assistants
 from doi_proxy.features.feature import Command, CommandContext, add_server, require_libraries
 from doi_proxy.proxy_client import ProxyServer, parse_server
-from doi_proxy.system.check import read_version
+from doi_proxy.system.version import read_version
 
 if TYPE_CHECKING:
     from mcp.server import Server

@@ -33,8 +33,9 @@ from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.fetcher import Replaced
 from doi_proxy.resolver.resolution import Conditions, ResolveOptions, name_media_type
 from doi_proxy.resolver.target import href, matches, web_target
-from doi_proxy.system.check import Service, read_version
+from doi_proxy.system.check import Service
 from doi_proxy.system.options import Settings
+from doi_proxy.system.version import read_version
 from doi_proxy.upstream.budget import Budget, TokenBucket
 from doi_proxy.upstream.client import identify
 from doi_proxy.upstream.source import ClientNetwork, Priority

@@ -59,7 +59,7 @@ class Metrics(feature.Feature, Service):
 
         from doi_proxy.features.metrics.history import StateMetrics
         from doi_proxy.features.metrics.instruments import ConnectionMetrics, HttpMetrics
-        from doi_proxy.system.check import read_version
+        from doi_proxy.system.version import read_version
         from doi_proxy.web.request_path import ROUTES
 
         registry = self.registry

@@ -22,9 +22,10 @@ from doi_proxy.features.native.errors import NoResponsibleService, translated_er
 from doi_proxy.features.native.feature import FROM_ROOT, Native, is_from_root, is_native
 from doi_proxy.features.native.root_file import DirectoryLog, RootFile, ServiceRecords, root_file_path
 from doi_proxy.networks import Address, AllowedAddresses, read_inside
-from doi_proxy.system.check import Finding, Inspection, read_version
+from doi_proxy.system.check import Finding, Inspection
 from doi_proxy.system.files import read_regular
 from doi_proxy.system.options import Settings, redact
+from doi_proxy.system.version import read_version
 from doi_proxy.upstream.budget import SLOW_AFTER, SLOW_PREFIX_SECONDS, Budget
 from doi_proxy.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify, read_egress_proxy
 from doi_proxy.upstream.guard import Breaker

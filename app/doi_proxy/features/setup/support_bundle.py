@@ -25,9 +25,9 @@ from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
 from doi_proxy.features.setup.sizing import describe_settings
 from doi_proxy.proxy_client import Exchange, ProxyFailure, ProxyServer, find_server, send_request
-from doi_proxy.system.check import read_version
 from doi_proxy.system.files import create_new
 from doi_proxy.system.options import MASK, Settings, redact
+from doi_proxy.system.version import read_version
 
 _MAX_READY_BYTES: Final = 64 * 1024
 

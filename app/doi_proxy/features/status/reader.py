@@ -18,7 +18,8 @@ from doi_proxy.features.status import models
 from doi_proxy.features.status.clients import ClientCounts, PrefixCounts, PrefixKind
 from doi_proxy.features.status.models import Readiness, UpstreamReadiness
 from doi_proxy.features.status.summary import RECENT, Facts, read_english, summarize, write_problem
-from doi_proxy.system.check import Cause, CounterData, Event, GaugeData, Incidents, Service, read_version
+from doi_proxy.system.check import Cause, CounterData, Event, GaugeData, Incidents, Service
+from doi_proxy.system.version import read_version
 from doi_proxy.upstream.guard import BreakerState, Guard
 
 #: The breaker's state as a word for readiness.

@@ -57,7 +57,7 @@ class Tracing(feature.Feature, Service):
         """Open the traces, and record a span for each query to an upstream."""
         from doi_proxy.features.tracing.spans import Export, open_traces
         from doi_proxy.server.listening import trusted_addresses
-        from doi_proxy.system.check import read_version
+        from doi_proxy.system.version import read_version
 
         settings = self.context.settings
         endpoint = settings.group(TracingSettings).otel_endpoint
