@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import maxminddb
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.files import explain_failure, require_regular
 from doi_proxy.web.stage import Stage
-
-if TYPE_CHECKING:
-    pass
-
 
 #: The largest database. Those of cities have less than 100 MB.
 _MAX_BYTES: Final = 1024 * 1024 * 1024

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from doi_proxy.features import feature
-from doi_proxy.features.country.database import Countries
 from doi_proxy.system.options import Settings, SettingsGroup
 
 if TYPE_CHECKING:
@@ -45,10 +44,13 @@ class Country(feature.Feature):
         """A database that cannot be used."""
         path = inspection.settings.group(CountrySettings).country_database
         if path is not None:
+            from doi_proxy.features.country.database import Countries
+
             yield from inspection.find_refusal("country_database", lambda: Countries(path))
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Open the database. Raises ConfigurationError."""
+        from doi_proxy.features.country.database import Countries
 
         path = self.context.settings.group(CountrySettings).country_database
         return () if path is None else (Countries(path),)
