@@ -616,9 +616,7 @@ def test_every_application_answers_as_the_server_asks() -> None:
         [argument.arg for argument in node.args.args]
         for path in (ROOT / "app").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef)
-        and node.name == "answer_now"
-        and "default_headers" in ast.unparse(node.args)
+        if isinstance(node, ast.FunctionDef) and node.name == "begin" and "default_headers" in ast.unparse(node.args)
     ]
     assert len(arguments) > 1
     assert all(names == ["self", "scope", "default_headers", "fields"] for names in arguments), arguments

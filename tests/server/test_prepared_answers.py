@@ -568,7 +568,7 @@ async def test_a_target_that_is_no_name_takes_the_full_path(path: str) -> None:
         ("/10.1000/182?noredirect", 1),
         ("/10.1000/182?auth", 1),
         ("/api/handles/10.1000/unknown", 1),
-        ("/10.1000/%ZZ", 1),
+        ("/10.1000/%ZZ", 0),
     ],
 )
 async def test_only_what_has_to_be_waited_for_or_chosen_takes_a_task(path: str, tasks: int) -> None:

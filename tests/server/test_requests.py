@@ -199,7 +199,7 @@ async def test_an_error_in_an_answer_without_a_task_is_logged_and_the_full_path_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server(Clock(), ServerProtocol, express_lane=False)
-    with patch.object(Application, "answer_now", side_effect=ValueError("a bug")):
+    with patch.object(Application, "begin", side_effect=ValueError("a bug")):
         answer, _ = await server.answers(GET)
     assert statuses(answer) == [302]
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["a bug"]

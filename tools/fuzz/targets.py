@@ -45,6 +45,7 @@ from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.resolution import Client
 from doi_proxy.resolver.target import choose_location
 from doi_proxy.store.stored_entry import compress, pack, unpack
+from doi_proxy.system.eager import Rest, begin
 from doi_proxy.upstream.source import read_retry_after
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import negotiate
@@ -307,8 +308,9 @@ def native_request(data: bytes) -> None:
         request = read_request(message)
     except MalformedMessage:
         return
-    reply = _responder().answer_now(request, Peer("192.0.2.7", "127.0.0.1", 2641))
-    if reply is None:
+    reply = begin(_responder().answer(request, Peer("192.0.2.7", "127.0.0.1", 2641)))
+    if isinstance(reply, Rest):
+        reply.work.close()
         assert request.op_code == OpCode.RESOLUTION
         return
     response = decode_response(reply, digest_requested=request.has(OpFlag.REQUEST_DIGEST))

@@ -562,7 +562,7 @@ def build_face(
     )
     which_ra = WhichRa(core.resolver, core.prefixes, core.upstream.agencies)
     errors = ErrorPages(pages=pages, link=core.link, sections=sections)
-    return Face(redirects, which_ra, api, errors, pages, core.link, stages)
+    return Face(core.resolver, redirects, which_ra, api, errors, pages, core.link, stages)
 
 
 def build_prepared_answers(

@@ -1,7 +1,6 @@
 """Where a name leads: its aliases are followed, its values selected, its locations found, and one of them chosen.
 
-The decisions are the pure functions `decide_without_locations` and `decide`. `Destinations` fetches what they need:
-now, from memory, or later, from the upstream as well.
+The decisions are the pure functions `decide_without_locations` and `decide`. `Destinations` fetches what they need.
 """
 
 from __future__ import annotations
@@ -127,41 +126,6 @@ class Destinations:
         location = answer.target
         target = _cached_unconditional_target(answer.values) if location is None else Target(location, location)
         return None if target is None or self._find_own_name(target) is not None else target
-
-    def find_now(self, query: DestinationQuery) -> Destination | None:
-        """The target, alias or record, if records decide it that need neither a query nor a task.
-
-        None if the caller must use `find`.
-        """
-        # A page of values may show what has to be awaited.
-        is_page = query.options.action is Action.SHOW_VALUES
-        if is_page or query.options.bypasses_cache or not self.resolves_here(query.name):
-            return None
-        first = self.resolver.resolve_now(query.name)
-        if first is None or len(first.entry.answer.values) > MAX_BYTES_NOW:
-            return None
-        destination = self._decide_now(Chain(first), query)
-        if (
-            destination is None
-            or self._find_own_name(destination.target) is not None
-            or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD)
-        ):
-            return None
-        for resolution in destination.chain.resolutions:
-            self.resolver.count_answer(resolution)
-        return destination
-
-    def _decide_now(self, chain: Chain, query: DestinationQuery) -> Destination | None:
-        if query.options.action is Action.API:
-            return Destination(Kind.RECORD, chain)
-        record = select_values(chain, query.options)
-        while (alias := next_alias_target(chain, record, query.options)) is not None:
-            resolution = self.resolver.resolve_now(alias)
-            if resolution is None or len(resolution.entry.answer.values) > MAX_BYTES_NOW:
-                return None
-            chain = chain.then(resolution)
-            record = select_values(chain, query.options)
-        return self._decide_alone(chain, record, query)
 
     def _decide_alone(self, chain: Chain, record: Record, query: DestinationQuery) -> Destination | None:
         """Decide from the records of the chain. None if other handles count, or a location is malformed."""

@@ -16,7 +16,6 @@ from typing import Any, Final
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.web.application import MARKS
 
 _PLAIN: Final = rb"[A-Za-z0-9._~!$&'()*+,;=-]"
 #: A registered name, without escapes or with them, or an IP literal in brackets, then an optional port (RFC 3986,
@@ -315,7 +314,6 @@ def forwarded_scope(app: object, scope: MutableMapping[str, Any]) -> MutableMapp
     if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
         return scope
     # A copy: the middleware reads who sent the request from the scope, if the answer takes a task after all.
-    scope.setdefault(MARKS, set())
     scope = dict(scope)
     forwarded_for = [value for name, value in scope["headers"] if name == _FOR]
     client = read_client(app.trusted_hosts, b", ".join(forwarded_for)) if forwarded_for else ("", 0)

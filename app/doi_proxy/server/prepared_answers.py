@@ -22,7 +22,7 @@ from doi_proxy.resolver.resolution import HIT, Chain, Origin, Resolution, refres
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server import plain_head
 from doi_proxy.web import responses
-from doi_proxy.web.application import ADMITTED, TRIED
+from doi_proxy.web.application import ADMITTED
 from doi_proxy.web.freshness import Countdown, cache_status_text
 from doi_proxy.web.negotiation import Variant, Varies, narrow, select_variant
 from doi_proxy.web.redirect import Face
@@ -582,7 +582,7 @@ class PreparedAnswers:
             pass  # the full path meets the same error, and answers it
         basis = None if reply is None else reply.basis
         if found is None or reply is None or not isinstance(basis, Basis):
-            self._done = target, {ADMITTED} if found is not None else {ADMITTED, TRIED}
+            self._done = target, {ADMITTED}
             return None
         prepared = prepare_reply(target, narrow(selected, basis.varies), found, reply, basis)
         if prepared.size <= MAX_ANSWER_BYTES and (self._peek(found.name.key) or found.origin is Origin.LOCAL):

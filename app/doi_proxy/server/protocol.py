@@ -19,7 +19,7 @@ from doi_proxy.server import listening, plain_head
 from doi_proxy.server.connections import BODY_RATE, Connections, Phase, Reason
 from doi_proxy.server.listening import is_host, split_absolute
 from doi_proxy.server.plain_head import ORIGIN_FORM, ReadingFlow, RequestStream, keep_alive_after_body, refusal
-from doi_proxy.web.application import MARKS, Preparation
+from doi_proxy.web.application import BEGUN, MARKS, Begun, Preparation
 from doi_proxy.web.request import Fields
 
 
@@ -38,8 +38,8 @@ class ServedApplication(Protocol):
     def base(self) -> str:
         """The path of this resolver without a slash at its end, for the links of a refusal."""
 
-    def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
-        """The whole answer to a request, if it needs no I/O; otherwise None. `fields` are its headers, if read."""
+    def begin(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | Begun | None:
+        """The whole answer to a request, or what is left of it, or None. `fields` are its headers, if read."""
 
 
 def application_of(app: Any) -> ServedApplication | None:
@@ -302,7 +302,7 @@ class ServerProtocol(HttpToolsProtocol):
     # --- Answering ----------------------------------------------------------------------------------------------
 
     def _answer_now(self, fields: Mapping[bytes, bytes], version: str) -> bytes | None:
-        """The answer without a task to a request that has no body; None if there is none."""
+        """The answer to a request that has no body, if it waits for nothing. A task does what is left of another."""
         application, parser = self._application, self.parser
         is_odd = self._stream.body_left or version != "1.1" or parser.should_upgrade()
         if application is None or is_odd or not (self._is_answered() and ORIGIN_FORM.fullmatch(self.url)):
@@ -318,7 +318,11 @@ class ServerProtocol(HttpToolsProtocol):
         forwarded = listening.forwarded_scope(self.app, scope) if listening.is_forwarded(fields) else scope
         # The application joins the lines of one name (RFC 9110, section 5.3).
         is_whole = len(fields) == len(self.headers)
-        return application.answer_now(forwarded, self._default_headers(), fields if is_whole else None)
+        begun = application.begin(forwarded, self._default_headers(), fields if is_whole else None)
+        if isinstance(begun, Begun):
+            scope[BEGUN] = begun
+            return None
+        return begun
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the task of a request."""

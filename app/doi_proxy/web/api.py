@@ -16,7 +16,7 @@ from doi_names.name import HandleName
 from doi_names.presentation import read_exact, read_path
 from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failure
 from doi_proxy.resolver.resolution import CACHED, Chain, Resolution, ResolveOptions
-from doi_proxy.resolver.resolver import MAX_BYTES_NOW, Resolver
+from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.web import responses
 from doi_proxy.web.freshness import NO_STORE, Freshness, JsonCountdown, entity_tag
 from doi_proxy.web.request import Request
@@ -65,31 +65,6 @@ class RestApi:
         self._clock = clock
         self._freshness = Freshness()
         self._countdown = JsonCountdown()
-
-    def answer_now(
-        self, request: Request, path: bytes, parameters: Parameters, *, can_wait: bool = False
-    ) -> responses.Reply | None:
-        """The answer, if it depends only on a fresh record that takes no task, else None. Raises DoiProxyError.
-
-        An answer that a thread has to encode is None too, unless the caller can wait for that.
-        """
-        if path[: len(HANDLES)].lower() != HANDLES:
-            return None
-        options = read_api_options(parameters)
-        found = None if options.bypasses_cache else self._resolver.resolve_now(_read_name(path, parameters))
-        if found is None:
-            return None
-        size = len(found.entry.answer.values)
-        # A large answer takes milliseconds to build. It is built once, by the caller that sends it.
-        if (options.is_filtered and size > MAX_BYTES_NOW) or (
-            not can_wait and self._stages.encoder.needs_thread(request, size)
-        ):
-            return None
-        reply = self.answer_record(request, found, options, parameters)
-        if not can_wait and self._stages.encoder.needs_thread(request, len(reply.body)):
-            return None
-        self._resolver.count_answer(found)
-        return reply
 
     async def answer(self, request: Request, path: bytes, parameters: Parameters) -> responses.Reply:
         """Answer a request for `path`, the raw path after `/api/`."""

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -17,8 +17,9 @@ from doi_names.errors import EmptyName, NameTooLong
 from doi_names.name import HandleName
 from doi_names.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed, url_path
 from doi_proxy import errors
+from doi_proxy.system.eager import Rest, begin
 from doi_proxy.web import redirect, responses
-from doi_proxy.web.api import PROTOCOL_ERROR
+from doi_proxy.web.api import HANDLES, PROTOCOL_ERROR
 from doi_proxy.web.freshness import CACHE_CONTROL, OWN_PAGE, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
 from doi_proxy.web.problem import error_problem
 from doi_proxy.web.redirect import Face, Operations
@@ -85,8 +86,15 @@ def _answer_options(request: Request, allow: str) -> Reply:
 MARKS = "doi_proxy.marks"
 #: The mark of a request whose client is admitted.
 ADMITTED = "admitted"
-#: The mark of a request that memory and an immediate store cannot answer.
-TRIED = "tried"
+#: The member of the scope with an answer that the server has begun.
+BEGUN = "doi_proxy.begun"
+
+
+class Begun(NamedTuple):
+    """What is left of an answer that waits, and when it began, in seconds of the timer."""
+
+    rest: Rest
+    began: float
 
 
 class Preparation(Protocol):
@@ -152,30 +160,30 @@ class Application:
         #: The prepared answers, which a server tries before this application. None if they are switched off.
         self.prepared = prepared
 
-    def answer_now(self, scope: responses.Scope, default_headers: bytes, fields: Fields | None = None) -> bytes | None:
-        """The whole answer to a request that depends on what is in memory alone; None if it takes a task.
+    def begin(
+        self, scope: responses.Scope, default_headers: bytes, fields: Fields | None = None
+    ) -> bytes | Begun | None:
+        """The whole answer about a name, if it waits for nothing; else what is left of it, for `BEGUN` in the scope.
 
-        `default_headers` are the lines that the server puts first, `fields` the request's headers, if it has read them.
+        None if it takes a task from the beginning. `default_headers` are the lines that the server puts first, `fields`
+        the request's headers, if it has read them.
         """
         method = scope["method"]
-        if method not in ("GET", "HEAD"):
+        if method not in ("GET", "HEAD") or self._stages.takes_task:
             return None
         began = self._timer()
         request = Request(scope, _no_body, self._site.public_url, self._site.sub_path, fields)
         route = find_route(method, request.path, self._paths)
-        reply = self._refuse(request, route) or self._try_now(request, route)
-        if reply is None:
-            _marks_of(request).add(TRIED)
+        if route not in ("resolve", "api"):
             return None
+        reply = begin(self._reply(request, route))
+        if isinstance(reply, Rest):
+            return Begun(reply, began)
         seconds = self._timer() - began
         self._count(request, route, reply.status, seconds)
-        stages, last = self._stages, b""
-        # Most answers are too small.
-        if len(reply.body) >= self._encoder.encodes_from or reply.status == responses.NOT_MODIFIED:
-            reply = self._encoder.encode_now(request, self._encoder.prepare(reply))
-        self._offer(request, reply)
-        if stages.log_now is not None:
-            last = stages.log_now(request, route, reply, seconds)
+        last = b""
+        if self._stages.log_now is not None:
+            last = self._stages.log_now(request, route, reply, seconds)
         elif request.header(REQUEST_ID) is not None:
             identifier = answer_identifier(request, sent_identifier(request), (*reply.headers, *reply.freshness))
             last = header_lines(id_headers(identifier))
@@ -201,30 +209,6 @@ class Application:
             return self._face.api.answer_error(error.status, PROTOCOL_ERROR, error.message, Parameters())
         return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
 
-    def _try_now(self, request: Request, route: str, *, can_wait: bool = False) -> responses.Reply | None:
-        """The reply, if it depends on what is in memory alone. The order of trying is this first, then awaiting.
-
-        A caller that can wait may have to encode it in a thread.
-        """
-        if request.header(CACHE_CONTROL) is not None:
-            return None  # the record in memory may be older than the client accepts
-        if request.method == "POST" or len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
-            return None
-        try:
-            if route == "resolve":
-                if TRIED in request.scope.get(MARKS, ()):
-                    return None
-                name = read_path(request.path)
-                return self._face.redirects.answer_now(request, name, read_query(request.query))
-            if route == "api":
-                parameters = read_query(request.query, semicolons=False)
-                return self._face.api.answer_now(request, api_part(request.path), parameters, can_wait=can_wait)
-        except errors.FAILURES:
-            return None  # awaiting meets the same error, and answers it
-        except Exception as error:
-            self._face.errors.log_fault(error)
-        return None
-
     async def __call__(self, scope: responses.Scope, receive: responses.Receive, send: responses.Send) -> None:
         """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
         if scope["type"] != "http":
@@ -238,16 +222,14 @@ class Application:
         await self._wrapped(request, route, receive, send)
 
     async def _respond(self, request: Request, route: str, receive: responses.Receive, send: responses.Send) -> None:
-        began = self._timer()
+        begun: Begun | None = request.scope.pop(BEGUN, None)
+        began = self._timer() if begun is None else begun.began
         if route == "operation":
             status = await self._operations.answer(request, receive, send, self._encoder)
         elif route in self._own_routes and request.method != "OPTIONS":
             status = await self._answer_own_api(request, route, receive, send)
         else:
-            reply = await self._answer(request, route)
-            if len(reply.body) >= self._encoder.encodes_from or reply.status == responses.NOT_MODIFIED:
-                reply = await self._encoder.encode(request, self._encoder.prepare(reply))
-            self._offer(request, reply)
+            reply = await (self._reply(request, route) if begun is None else begun.rest.finish())
             status = reply.status
             await responses.send_reply(reply, send, head_only=request.head_only)
         self._count(request, route, status, self._timer() - began)
@@ -290,6 +272,15 @@ class Application:
         await responses.send_reply(refusal, send, head_only=request.head_only)
         return refusal.status
 
+    async def _reply(self, request: Request, route: str) -> responses.Reply:
+        """The answer about a name as its client gets it."""
+        reply = await self._answer(request, route)
+        # Most answers are too small to be encoded.
+        if len(reply.body) >= self._encoder.encodes_from or reply.status == responses.NOT_MODIFIED:
+            reply = await self._encoder.encode(request, self._encoder.prepare(reply))
+        self._offer(request, reply)
+        return reply
+
     async def _answer(self, request: Request, route: str) -> responses.Reply:
         try:
             refusal = self._refuse(request, route)
@@ -299,7 +290,7 @@ class Application:
                 return answer_other_method(request, route, self._operations.allow_of(request.path), self._face)
             if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
                 raise NameTooLong(f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes.")
-            return self._try_now(request, route, can_wait=True) or await self._await_answer(request, route)
+            return await self._await_answer(request, route)
         except asyncio.CancelledError:
             raise
         except errors.FAILURES as error:
@@ -309,7 +300,7 @@ class Application:
 
     async def _await_answer(self, request: Request, route: str) -> responses.Reply:
         # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
-        if self._site.loop_id in (request.header(b"cdn-loop") or ""):
+        if self._site.loop_id in (request.header(b"cdn-loop") or "") and not self._is_known(request, route):
             raise errors.RequestLoop
         parameters = read_query(request.query, semicolons=route != "api")
         typed = None
@@ -327,6 +318,11 @@ class Application:
         return await self._dispatch(
             request, find_route(request.method, path, self._typed_paths), path, parameters, typed
         )
+
+    def _is_known(self, request: Request, route: str) -> bool:
+        """Whether memory has the record that a request is about. Raises InvalidName."""
+        path = api_part(request.path)[len(HANDLES) - 1 :] if route == "api" else request.path
+        return self._face.resolver.resolve_now(read_path(path)) is not None
 
     async def _dispatch(
         self, request: Request, route: str, path: bytes, parameters: Parameters, typed: str | None = None

@@ -28,16 +28,27 @@ from doi_proxy.resolver.resolution import (
     Resolution,
     ResolveOptions,
 )
+from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.target import USUAL_STATUS, Target
+from doi_proxy.system.eager import in_task
 from doi_proxy.web import responses
 from doi_proxy.web.api import RestApi
-from doi_proxy.web.freshness import AGENCIES, NO_STORE, OWN_PAGE, VARY_ACCEPT, Freshness, RedirectCountdown, vary
+from doi_proxy.web.freshness import (
+    AGENCIES,
+    CACHE_CONTROL,
+    NO_STORE,
+    OWN_PAGE,
+    VARY_ACCEPT,
+    Freshness,
+    RedirectCountdown,
+    vary,
+)
 from doi_proxy.web.name_pages import NamePages
 from doi_proxy.web.negotiation import Varies, is_browser, negotiate, wants_data, wants_page, wants_problem
 from doi_proxy.web.pages import Link, Pages
 from doi_proxy.web.problem import ErrorPages
 from doi_proxy.web.request import Request
-from doi_proxy.web.request_path import Header, Parameters, Paths, client_of, read_form_body, read_options
+from doi_proxy.web.request_path import NO_PARAMETERS, Header, Parameters, Paths, client_of, read_form_body, read_options
 from doi_proxy.web.responses import HTML, JSON, PAGE_POLICY, Basis, Reply, link_header, page
 from doi_proxy.web.stage import (
     NO_DETOUR,
@@ -79,23 +90,6 @@ class Redirects:
         self._freshness = Freshness()
         self._countdown = RedirectCountdown()
 
-    def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
-        """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
-        if self._detours.awaits_detours:
-            return None
-        if not parameters.pairs and not wants_data(request.header(b"accept")):
-            resolution = self._destinations.resolver.resolve_now(name)
-            target = None if resolution is None else self._destinations.read_target(resolution)
-            if resolution is not None and target is not None:
-                self._destinations.resolver.count_answer(resolution)
-                if not self._detours.makes_detours:
-                    return self._redirect_all(resolution, target)
-                destination = Destination(Kind.TARGET, Chain(resolution), target=target, is_repeatable=True)
-                return self.reply(request, DEFAULT_OPTIONS, parameters, destination)
-        query = self.read_query(request, name, parameters)
-        found = self._destinations.find_now(query)
-        return None if found is None else self.reply(request, query.options, parameters, found)
-
     def answer_plain(self, found: Resolution) -> Reply | None:
         """The redirect of a fresh record for requests that want no data, without the lines about freshness.
 
@@ -107,6 +101,9 @@ class Redirects:
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
+        reply = None if parameters.pairs else self._answer_from_memory(request, name)
+        if reply is not None:
+            return reply
         query = self.read_query(request, name, parameters)
         conditions = read_conditions(request, query.options, self._stages)
         found = await self._destinations.find(query, conditions)
@@ -121,6 +118,23 @@ class Redirects:
             fact = await self._detours.prepare_detour(request, found)
             detour = self._detours.find_detour(request, parameters, found, fact)
         return self.reply(request, query.options, parameters, found, contact, detour)
+
+    def _answer_from_memory(self, request: Request, name: HandleName) -> Reply | None:
+        """The redirect that a fresh record alone decides: most requests get it. None if there is more to it."""
+        detours = self._detours
+        if detours.awaits_detours or request.method == "POST" or request.header(CACHE_CONTROL) is not None:
+            return None
+        if wants_data(request.header(b"accept")):
+            return None
+        resolution = self._destinations.resolver.resolve_now(name)
+        target = None if resolution is None else self._destinations.read_target(resolution)
+        if resolution is None or target is None:
+            return None
+        self._destinations.resolver.count_answer(resolution)
+        if not detours.makes_detours:
+            return self._redirect_all(resolution, target)
+        destination = Destination(Kind.TARGET, Chain(resolution), target=target, is_repeatable=True)
+        return self.reply(request, DEFAULT_OPTIONS, NO_PARAMETERS, destination)
 
     def read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
         """What a request wants to know about a name. Raises InvalidParameter."""
@@ -226,6 +240,7 @@ class Redirects:
         only_cached = directives_of(request).only_if_cached
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._find_contact(request, found)
+        await in_task()
         async with asyncio.TaskGroup() as tasks:
             for section in self._name_pages.preparing:
                 tasks.create_task(section.prepare(last.name, client))
@@ -237,6 +252,7 @@ class Redirects:
         if wants_problem(request.header(b"accept")) or not last.name.is_doi or last.tombstone is not None:
             return NO_REPORT_CONTACT
         conditions = conditions_for_others(request)
+        await in_task()
         try:
             # Seconds that a not-found page waits for the prefix's contact.
             async with asyncio.timeout(1.0):
@@ -287,6 +303,7 @@ class Gate(Protocol):
 class Face:
     """The parts that answer names, and the pages."""
 
+    resolver: Resolver
     redirects: Redirects
     which_ra: WhichRa
     api: RestApi

@@ -169,16 +169,8 @@ class Encoder:
     #: The smallest body that `prepare` and `encode` may change, in bytes. They may change every 304.
     encodes_from: int = sys.maxsize
 
-    def needs_thread(self, request: Request, size: int) -> bool:
-        """Whether an answer with a body of `size` bytes takes too long to encode in the event loop."""
-        return False
-
     def prepare(self, reply: Reply) -> Reply:
         """The answer as every client gets it."""
-        return reply
-
-    def encode_now(self, request: Request, reply: Reply) -> Reply:
-        """The answer as this client gets it, if that is quick."""
         return reply
 
     async def encode(self, request: Request, reply: Reply) -> Reply:
@@ -264,6 +256,8 @@ class Stages:
     country: Callable[[str], str | None] | None = None
     record_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
+    #: Whether an answer takes a task from its beginning: a stage wraps it that does not log it, as that of spans.
+    takes_task: bool = False
     #: The stages that override `log_prepared`.
     loggers: tuple[Stage, ...] = ()
 
@@ -299,6 +293,7 @@ def fold_stages(parts: Iterable[object]) -> Stages:
         country=_fold(methods("country")),
         record_headers=_fold(methods("record_headers")),
         wrap=methods("wrap"),
+        takes_task=not {*overriding("wrap")} <= {*overriding("log_now")},
         loggers=overriding("log_prepared"),
     )
 

@@ -58,35 +58,26 @@ class Compression(Encoder):
         fields = dict(reply.headers)
         return fields.get(b"content-type", b"").startswith(_TYPES) and _CONTENT_ENCODING not in fields
 
-    def needs_thread(self, request: Request, size: int) -> bool:
-        """Whether the client gets a body of `size` bytes in a compressed form that takes too long to make now."""
-        return size > _MAX_NOW and size >= self.encodes_from and _choose(request) is not None
-
-    def encode_now(self, request: Request, reply: Reply) -> Reply:
-        """The answer, compressed if that is quick or done already. See `prepare`."""
+    async def encode(self, request: Request, reply: Reply) -> Reply:
+        """The answer, compressed if the client accepts that. While another body is compressed, it stays as it is."""
         if reply.status == NOT_MODIFIED:
             return _weaken(request, reply)
-        coding = _choose(request) if self.is_large(reply) else None
+        coding = choose_coding(request.header(b"accept-encoding")) if self.is_large(reply) else None
         if coding is None:
             return reply
         key = coding, _key(reply)
         body = self._find(key)
         if body is None and len(reply.body) <= _MAX_NOW:
             body = self._remember(key, _compress(reply.body, coding))
-        return reply if body is None else _encoded(reply, body, coding)
-
-    async def encode(self, request: Request, reply: Reply) -> Reply:
-        """The answer, compressed if the client accepts that. While another body is compressed, it stays as it is."""
-        done = self.encode_now(request, reply)
-        coding = _choose(request) if len(reply.body) > _MAX_NOW and self.is_large(reply) else None
-        if done is not reply or self._is_busy or coding is None:
-            return done
-        self._is_busy = True
-        try:
-            body = await asyncio.to_thread(_compress, reply.body, coding)
-        finally:
-            self._is_busy = False
-        return _encoded(reply, self._remember((coding, _key(reply)), body), coding)
+        if body is None:
+            if self._is_busy:
+                return reply
+            self._is_busy = True
+            try:
+                body = self._remember(key, await asyncio.to_thread(_compress, reply.body, coding))
+            finally:
+                self._is_busy = False
+        return _encoded(reply, body, coding)
 
     def wrap_send(self, request: Request, send: Send) -> Send:
         """Wrap `send`: an answer of known length, in one piece, is compressed. Any other passes as it is."""
@@ -131,10 +122,6 @@ class Compression(Encoder):
         while self._size > self._memory_bytes:
             self._size -= len(self._known.popitem(last=False)[1])
         return body
-
-
-def _choose(request: Request) -> Coding | None:
-    return choose_coding(request.header(b"accept-encoding"))
 
 
 def _key(reply: Reply) -> bytes:

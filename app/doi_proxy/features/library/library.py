@@ -27,6 +27,7 @@ from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import NO_FACTS, ClientFact
 from doi_proxy.store.file import NOT_KEPT, LastGood
 from doi_proxy.system.check import CounterData
+from doi_proxy.system.eager import in_task
 from doi_proxy.system.files import UnreadableFile, WatchedFiles, read_text_file, take_stamp
 from doi_proxy.system.toml_text import FileProblem
 from doi_proxy.web.freshness import NO_STORE, vary
@@ -192,6 +193,7 @@ class Library(Stage):
             return None
         try:
             # Seconds that a redirect waits for the registration agency.
+            await in_task()
             async with asyncio.timeout(1.0):
                 return await self._prefixes.find_agency(name.prefix, conditions_for_others(request))
         except (TimeoutError, CouldNotVerify):

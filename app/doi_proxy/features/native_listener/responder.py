@@ -222,43 +222,19 @@ class Responder:
         #: Whether clients reach this service by UDP too.
         self.has_udp = False
 
-    def answer_now(self, request: HandleRequest, peer: Peer) -> bytes | None:
-        """The answer, if it takes no task. None if `answer` gives it, which then does not admit the client again."""
-        began = 0.0 if self._log is None else time.perf_counter()
-        answer = self._answer_now(request, peer)
-        if answer is not None and self._log is not None:
-            self._write_line(request, peer, answer, began)
-        return answer
-
-    def _answer_now(self, request: HandleRequest, peer: Peer) -> bytes | None:
+    def is_known(self, request: HandleRequest) -> bool:
+        """Whether the answer takes no query: memory has the record."""
         try:
-            self._admit(peer)
-            if (refusal := self._refuse(request)) is not None:
-                return refusal
-            if request.op_code == OpCode.SITE_INFORMATION:
-                self.count("answered")
-                return write_site(request, peer.host, peer.port, has_udp=self.has_udp, now=self._clock())
-            name = _read_name(request)
-            if not self._destinations.resolves_here(name):
-                return self._write_refusal(request, ResponseStatus.NOT_RESPONSIBLE, _NOT_RESPONSIBLE)
-            if request.has(OpFlag.AUTHORITATIVE) or request.has(OpFlag.CERTIFIED):
-                return None
-            found = self._resolver.resolve_now(name)
-            if found is None or len(found.entry.answer.values) > MAX_BYTES_NOW:
-                return None
-            self._resolver.count_answer(found)
-            return self._write(request, found, select_requested_values(request, found).derive(encode_record))
-        except errors.FAILURES as error:
-            return self._write_error(request, errors.as_failure(error))
-        except Exception:
-            return self._write_fault(request)
+            return self._destinations.resolver.resolve_now(_read_name(request)) is not None
+        except errors.FAILURES:
+            return True
 
     def is_exempt(self, address: str) -> bool:
         """Whether the operator lifts the limits of requests for a client."""
         return self._stages.admission.is_exempt(address)
 
     async def answer(self, request: HandleRequest, peer: Peer) -> bytes:
-        """The answer to a request that `answer_now` did not answer."""
+        """The answer to a request of a client, who is admitted or refused first."""
         began = 0.0 if self._log is None else time.perf_counter()
         answer = await self._answer(request, peer)
         if self._log is not None:
@@ -275,7 +251,16 @@ class Responder:
 
     async def _answer(self, request: HandleRequest, peer: Peer) -> bytes:
         try:
-            found = await self._resolver.resolve(_read_name(request), self._conditions(request, peer))
+            self._admit(peer)
+            if (refusal := self._refuse(request)) is not None:
+                return refusal
+            if request.op_code == OpCode.SITE_INFORMATION:
+                self.count("answered")
+                return write_site(request, peer.host, peer.port, has_udp=self.has_udp, now=self._clock())
+            name = _read_name(request)
+            if not self._destinations.resolves_here(name):
+                return self._write_refusal(request, ResponseStatus.NOT_RESPONSIBLE, _NOT_RESPONSIBLE)
+            found = await self._destinations.resolver.resolve(name, self._conditions(request, peer))
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
                 # The client would take a stale record for the word of a primary server.
                 raise found.failure.without_traceback()
@@ -333,11 +318,12 @@ class Responder:
 
 async def encode_in_turns(request: HandleRequest, found: Resolution) -> EncodedValues:
     """The values that are requested. Many of them are converted in several turns of the event loop."""
-    selected, converted = select_requested_values(request, found).values, list[Value]()
-    for start in range(0, len(selected), _VALUES_A_TURN):
-        converted += to_wire(selected[start : start + _VALUES_A_TURN])
-        if len(found.entry.answer.values) > MAX_BYTES_NOW:
-            await asyncio.sleep(0)
+    selected, converted = select_requested_values(request, found), list[Value]()
+    if len(found.entry.answer.values) <= MAX_BYTES_NOW:
+        return selected.derive(encode_record)
+    for start in range(0, len(selected.values), _VALUES_A_TURN):
+        converted += to_wire(selected.values[start : start + _VALUES_A_TURN])
+        await asyncio.sleep(0)
     return encode_values(converted)
 
 

@@ -22,6 +22,7 @@ from doi_proxy.features.native_listener.responder import (
 )
 from doi_proxy.server.connections import Connections, Phase, Reason
 from doi_proxy.system.check import Service
+from doi_proxy.system.eager import Rest, begin
 from doi_proxy.web.request import Fields
 from doi_proxy.web.request_path import client_of
 from doi_proxy.web.responses import Receive, Scope, Send
@@ -99,16 +100,17 @@ class NativeDatagrams(asyncio.DatagramProtocol):
         # At an unspecified address, the socket does not know which address the client used.
         is_unknown = request.op_code == OpCode.SITE_INFORMATION and ip_address(self._host).is_unspecified
         # What bypasses the cache is charged to the network of the client, by TCP alone if the address can be forged.
-        if request.message.envelope.is_part or is_unknown or (bypasses and peer.is_forgeable):
+        if (
+            request.message.envelope.is_part
+            or is_unknown
+            or (bypasses and peer.is_forgeable)
+            or (len(self._waiting) >= MAX_WAITING and not self._responder.is_known(request))
+        ):
             self._responder.count("dropped")
-        elif (answer := self._responder.answer_now(request, peer)) is not None:
-            self._send(answer, addr)
-        elif len(self._waiting) < MAX_WAITING:
-            task = asyncio.get_running_loop().create_task(self._answer(request, peer, addr))
+        elif isinstance(rest := begin(self._answer(request, peer, addr)), Rest):
+            task = asyncio.get_running_loop().create_task(rest.finish())
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
-        else:
-            self._responder.count("dropped")
 
     async def _answer(self, request: HandleRequest, peer: Peer, address: Any) -> None:
         self._send(await self._responder.answer(request, peer), address)
@@ -216,13 +218,11 @@ class NativeStream(asyncio.Protocol):
             return
         host, port, *_ = self._transport.get_extra_info("sockname")
         peer = Peer(self._client, host, port)
-        answer = self._responder.answer_now(request, peer)
-        if answer is not None:
-            self._write(answer)
-            return
-        self._task = asyncio.get_running_loop().create_task(self._answer(request, peer))
-        self._state.tasks.add(self._task)
-        self._task.add_done_callback(self._state.tasks.discard)
+        rest = begin(self._answer(request, peer))
+        if isinstance(rest, Rest):
+            self._task = asyncio.get_running_loop().create_task(rest.finish())
+            self._state.tasks.add(self._task)
+            self._task.add_done_callback(self._state.tasks.discard)
 
     async def _answer(self, request: HandleRequest, peer: Peer) -> None:
         self._write(await self._responder.answer(request, peer))
@@ -297,7 +297,7 @@ class Tunnel:
         self._responder = responder
         self.connections = connections
 
-    def answer_now(self, scope: Any, default_headers: bytes, fields: Fields | None) -> bytes | None:
+    def begin(self, scope: Any, default_headers: bytes, fields: Fields | None) -> None:
         """A message has a body, so it takes a task."""
         return None
 
@@ -321,7 +321,7 @@ class Tunnel:
         except MalformedMessage:
             return write_unreadable()
         peer = Peer(client, host, port)
-        return self._responder.answer_now(request, peer) or await self._responder.answer(request, peer)
+        return await self._responder.answer(request, peer)
 
 
 async def _read(receive: Receive) -> bytes | None:

@@ -21,6 +21,7 @@ from doi_proxy.endpoints import problem_responses, text_headers
 from doi_proxy.errors import FAILURES
 from doi_proxy.features.proof.feature import PROOF_PATH, NotVerified
 from doi_proxy.resolver.resolution import Conditions, read_record
+from doi_proxy.system.eager import in_task
 from doi_proxy.web.freshness import NO_STORE
 from doi_proxy.web.negotiation import JSON
 from doi_proxy.web.stage import PageKind, Section
@@ -210,6 +211,7 @@ class SignatureLine(Section):
                 name = without_home(name)
             if not self._core.destinations.resolves_here(name) and not self._core.resolver.is_local(name):
                 return None
+            await in_task()
             async with asyncio.timeout_at(deadline):
                 return (await self._core.resolver.resolve(name, conditions)).record
         except (*FAILURES, TimeoutError):

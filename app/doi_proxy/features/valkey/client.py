@@ -31,6 +31,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from doi_proxy.errors import StoreError
+from doi_proxy.system.eager import in_task
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _TEXT: Final = b"$"
@@ -325,6 +326,7 @@ class ValkeyServer:
     async def _admit(self) -> AsyncIterator[None]:
         """Translate errors, and send nothing to a server that failed a moment ago."""
         self._refuse_in_pause()
+        await in_task()
         async with self._places:
             # The server may have failed while this command waited for a place.
             self._refuse_in_pause()
