@@ -182,7 +182,8 @@ class Destinations:
 
     async def complete(self, first: Resolution, query: DestinationQuery, conditions: Conditions) -> Destination:
         """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
-        return await self._end_loop(await self._complete(first, query, conditions), conditions)
+        found = await self._complete(first, query, conditions)
+        return found if self._find_own_name(found.target) is None else await self._end_loop(found, conditions)
 
     async def _complete(self, first: Resolution, query: DestinationQuery, conditions: Conditions) -> Destination:
         chain = Chain(first)

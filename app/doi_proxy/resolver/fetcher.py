@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from cachetools import FIFOCache
+from msgspec import structs
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
@@ -306,9 +307,11 @@ class Fetcher:
     ) -> tuple[Entry, float]:
         """Query the upstream, and again if its answer contradicts `known`. For the result see `_query`."""
         certified = self._proofs.must_certify(conditions, known, self._clock())
-        entry, sent_at = await self._query(name, replace(conditions, certified=certified), waiters)
+        entry, sent_at = await self._query(name, structs.replace(conditions, certified=certified), waiters)
         if must_confirm(known, entry, self._clock()) and not conditions.authoritative:
-            confirming = replace(conditions, authoritative=True, certified=certified and self._proofs.are_checked)
+            confirming = structs.replace(
+                conditions, authoritative=True, certified=certified and self._proofs.are_checked
+            )
             entry, sent_at = await self._query(name, confirming, waiters)
             self._observer.record_confirmation(entry.answer.code == 100)
         return entry, sent_at

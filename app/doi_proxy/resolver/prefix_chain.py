@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from doi_names.errors import InvalidName
 from doi_names.name import PREFIX_RECORDS, HandleName, fold
 from doi_proxy.errors import CouldNotVerify, PrefixInactive, UpstreamTimeout
@@ -234,7 +236,7 @@ class PrefixChain:
         """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
         contact = None
         # The contact is optional, so the queries of people go first.
-        background = replace(conditions, priority=Priority.BACKGROUND)
+        background = structs.replace(conditions, priority=Priority.BACKGROUND)
         try:
             namespace = (await self.prefix_record(name.prefix, background)).namespace
             contact = namespace.contact

@@ -148,8 +148,7 @@ class Client:
 UNKNOWN_CLIENT = Client()
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(msgspec.Struct, frozen=True):
     """The conditions of one resolution: who is charged, and which cached records will do."""
 
     #: Whether cached answers must not be used.
@@ -173,6 +172,13 @@ class Conditions:
     stale_if_error: float = inf
     #: When the answer is due, in seconds of the event loop's clock. None: it waits as long as its queries do.
     due: float | None = None
+
+    @property
+    def are_ordinary(self) -> bool:
+        """Whether any answer will do that the resolver gives without a query."""
+        return not (self.authoritative or self.certified or self.only_cached or self.stale_if_error is not inf) and (
+            self.max_age is None and self.max_stale is None
+        )
 
     def for_others(self) -> Conditions:
         """The conditions for further names that the answer depends on, with the same client and deadline."""

@@ -125,7 +125,8 @@ class Resolver:
 
     async def resolve(self, name: HandleName, conditions: Conditions = ORDINARY) -> Resolution:
         """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none."""
-        found = await self._resolve(name, conditions)
+        known = self.resolve_now(name) if conditions.are_ordinary else None
+        found = await self._resolve(name, conditions) if known is None else self.count_answer(known)
         if len(found.entry.answer.values) > MAX_BYTES_NOW:
             read_record(found.entry.answer.values)
             await asyncio.sleep(0)

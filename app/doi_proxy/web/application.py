@@ -290,7 +290,13 @@ class Application:
                 return answer_other_method(request, route, self._operations.allow_of(request.path), self._face)
             if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
                 raise NameTooLong(f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes.")
-            return await self._await_answer(request, route)
+            # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
+            if self._site.loop_id in (request.header(b"cdn-loop") or "") and not self._is_known(request, route):
+                raise errors.RequestLoop
+            parameters = read_query(request.query, semicolons=route != "api")
+            if request.method == "POST":
+                return await self._answer_form(request, route, parameters)
+            return await self._dispatch(request, route, request.path, parameters)
         except asyncio.CancelledError:
             raise
         except errors.FAILURES as error:
@@ -298,16 +304,10 @@ class Application:
         except Exception as error:  # every error becomes a page, which logs it
             return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
 
-    async def _await_answer(self, request: Request, route: str) -> responses.Reply:
-        # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
-        if self._site.loop_id in (request.header(b"cdn-loop") or "") and not self._is_known(request, route):
-            raise errors.RequestLoop
-        parameters = read_query(request.query, semicolons=route != "api")
-        typed = None
-        if request.method == "POST":
-            form = await request.form()
-            parameters += form
-            typed = form.first("hdl") if route == "resolve" and _is_of_name(request.path) else None
+    async def _answer_form(self, request: Request, route: str, parameters: Parameters) -> responses.Reply:
+        form = await request.form()
+        parameters += form
+        typed = form.first("hdl") if route == "resolve" and _is_of_name(request.path) else None
         if typed is None:
             return await self._dispatch(request, route, request.path, parameters)
         if len(typed) > MAX_TYPED_CHARACTERS:
