@@ -23,15 +23,13 @@ from msgspec.structs import replace
 from doi_proxy.assembly import core
 from doi_proxy.assembly.core import fitting_bytes, open_cache, open_service_cache
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.cache.entry import MAX_SKEW, Entry, RegistryEntry
+from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.missed import Missed
 from doi_proxy.cache.store import (
     MAX_LATE_PURGES,
     MAX_PURGES,
     PURGE_MEMORY,
     CountingStore,
-    Purges,
     Store,
     StoreUnavailable,
 )
@@ -41,7 +39,6 @@ from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.store.stored_entry import pack
 from tests.cache.entries import NOW, entry, known, missing, proven, verified
 from tests.cache.store_rows import Row
-from tests.cache.test_missed import read_nothing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import forbid_writing, opened
 from tests.table import table
@@ -592,19 +589,6 @@ async def test_a_record_since_a_purge_by_this_process_is_stored_and_one_before_a
         await cache.flush()
         assert [name for name in (NAME, OTHER) if await store.get(name) is not None] == [OTHER]
     await cache.close()
-
-
-async def test_a_late_store_gets_what_an_upstream_said_alone(clock: Clock) -> None:
-    memory, store = MemoryStore(1_000_000, clock=clock), MemoryStore(1_000_000, clock=clock)
-    said = entry(OTHER)
-    fields = {name: getattr(said, name) for name in said.__struct_fields__}
-    for found in (entry(NAME), RegistryEntry(**fields, agency="Crossref")):
-        await memory.put(found)
-    missed = Missed()
-    missed.add_everything()
-    await missed.write(store, memory, Purges(), clock(), read_nothing)
-    assert not missed
-    assert [(await store.get(name)) is not None for name in (NAME, OTHER)] == [True, False]
 
 
 async def test_a_store_that_can_only_be_read_is_read(tmp_path: Path, clock: Clock) -> None:

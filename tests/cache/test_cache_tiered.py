@@ -262,7 +262,7 @@ async def test_a_purged_prefix_is_gone_and_its_neighbours_stay(shared: MemorySto
     await there.forget_announced()
     for cache in (here, there):
         assert sorted([e.key async for e in cache.scan()]) == ["10.1000.10/1", "10.10001/1"]
-        assert await cache.get("10.1000/1") is None
+        assert await cache.get("10.1000/1") is await cache.find("10.1000/1") is None
         assert await cache.get("10.1000/2") is None
 
 
@@ -380,10 +380,27 @@ async def fail_to_scan(*_: object) -> AsyncIterator[Entry]:
 #: The operations of a store with records, but `scan`.
 OPERATIONS: Final = (
     *("get", "put", "delete", "announce", "read_note", "write_note", "stats", "flush", "close"),
-    *("changes", "spend", "forget_registry", "count_registry"),
+    *("changes", "spend"),
 )
+
+
+class BrokenRecords:
+    """Registry records of a store that fails."""
+
+    forget = count = fail
+
+    def peek(self, _: str) -> None:
+        """Have read nothing."""
+
+    def find(self, _: str) -> Any:
+        """Fail, as a read."""
+        raise StoreError
+
+
 #: A store that fails at everything.
-BrokenStore: Any = type("BrokenStore", (), {**dict.fromkeys(OPERATIONS, fail), "scan": fail_to_scan})
+BrokenStore: Any = type(
+    "BrokenStore", (), {**dict.fromkeys(OPERATIONS, fail), "scan": fail_to_scan, "registry": BrokenRecords()}
+)
 
 
 class RecordingObserver:
@@ -410,7 +427,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     for _ in range(3):
         await cache.put(entry())
     assert await cache.get("10.1000/182") == entry()
-    assert await cache.get("10.1000/1") is None
+    assert await cache.get("10.1000/1") is await cache.find("10.1000/1") is None
     assert await cache.get("10.1000/182", newest=True) == entry()
     assert await cache.spend("queries") is None
     assert [e async for e in cache.scan()] == []
@@ -423,7 +440,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert (await cache.stats()).healthy is False
     await cache.close()
     assert cache.counters.store_errors == len(observer.operations)
-    assert set(observer.operations) == {"scan", *OPERATIONS}
+    assert set(observer.operations) == {"scan", "forget_registry", "count_registry", *OPERATIONS}
     assert [record.message for record in caplog.records] == [
         "The store is down: put failed; this process continues with its memory. The store could not be read or written."
         " Do not restart doi-proxy before the store works: what is in memory alone would be lost."

@@ -27,6 +27,7 @@ from doi_proxy.errors import InvalidParameter, StoreError, UnreadableList
 from doi_proxy.features.bundles.bundle import InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.responder import Peer, Responder, read_request
 from doi_proxy.features.registry import json_values
+from doi_proxy.features.registry.answers import to_entry
 from doi_proxy.features.registry.import_parts import ArchiveReader, InvalidArchive, cut_blocks
 from doi_proxy.features.registry.json_values import (
     BlockReader,
@@ -36,7 +37,7 @@ from doi_proxy.features.registry.json_values import (
     RecordDates,
     detect_format,
 )
-from doi_proxy.features.registry.sqlite_blocks import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
+from doi_proxy.features.registry.sqlite_blocks import FORMAT_VERSION, RegistryRow, find_row, unpack_block, unpack_lines
 from doi_proxy.features.texts.command import write_line
 from doi_proxy.list_formats.bibtex import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader, expand
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
@@ -209,7 +210,7 @@ def block(data: bytes) -> None:
             firsts.setdefault(row[0], row)
             assert to_entry(row).key == row[0]
         for key, row in firsts.items():
-            assert find_row(key, first, stored_block) == row
+            assert find_row(key, unpack_lines(first, stored_block)) == row
 
 
 def line(data: bytes) -> None:

@@ -18,8 +18,6 @@ OVERHEAD: Final = 340
 MAX_SKEW: Final = 60.0
 #: The last second of the year 9999, in seconds since the epoch. ISO 8601 cannot express a later one.
 FOREVER: Final = 253_402_300_799.0
-#: The edition of a registry record that is not a copy in the memory tier.
-NOT_IN_MEMORY: Final = -1
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -42,22 +40,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return self.answer.code is not ResponseCode.SUCCESS
 
     @property
-    def is_confirmed(self) -> bool:
-        """Whether an upstream gave the answer."""
-        return True
-
-    @property
     def agency(self) -> str | None:
         """The agency whose file the record is from. "" if the file does not name it; None for an upstream's answer."""
         return None
-
-    def as_copy(self, edition: int) -> Entry:
-        """The entry as the memory tier keeps it. For `edition`, see TieredStore."""
-        return self
-
-    def is_current(self, edition: int) -> bool:
-        """Whether it counts in an edition of the registry records (TieredStore). An upstream's answer always does."""
-        return True
 
     def is_fresh(self, now: float) -> bool:
         """Whether the soft expiry is in the future."""
@@ -103,32 +88,10 @@ def loses_proof(known: Entry | None, entry: Entry, now: float) -> TypeGuard[Entr
 class RegistryEntry(Entry, frozen=True, gc=False):
     """What a registration agency's file says about a name: known, but not confirmed by an upstream.
 
-    `fetched_at` is the date of the record in the file. It is never fresh, and never replaces an answer of an upstream.
+    `fetched_at` is the date of the record in the file. It is never fresh, and the cache never keeps it as an entry.
     """
 
     agency: str
-    #: Of a copy in the memory tier: the edition (TieredStore) that it was read of.
-    edition: int = NOT_IN_MEMORY
-
-    @property
-    def is_confirmed(self) -> bool:
-        """See Entry."""
-        return False
-
-    def as_copy(self, edition: int) -> Entry:
-        """See Entry."""
-        return replace(self, edition=edition)
-
-    def is_current(self, edition: int) -> bool:
-        """See Entry. One import changes more records than can be announced one by one."""
-        return self.edition == edition
-
-    @property
-    def size(self) -> int:
-        """Bytes of the copy in the memory tier. The agency is an object of its own."""
-        texts = _text_size(self.key) + _text_size(self.agency)
-        # Bytes that the further fields of a registry record take.
-        return texts + getsizeof(self.answer.values) + OVERHEAD + 16
 
 
 def _text_size(text: str) -> int:

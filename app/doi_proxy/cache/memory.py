@@ -76,6 +76,8 @@ class MemoryStore:
         self._bytes, self._max_bytes = 0, max_bytes
         #: The number of entries that were evicted for lack of room.
         self.evictions = 0
+        #: Finds what is known beside the entries, in the memory of a store with registry records.
+        self.peek_record: Callable[[str], Entry | None] = lambda _: None
         self._clock = clock
         self._doorkeeper = Doorkeeper()
         # Negative entries whose expiry is tracked. Beyond that, the oldest ones stay until they are evicted.
@@ -104,6 +106,10 @@ class MemoryStore:
         if entry is not None:
             table.move_to_end(key)
         return entry
+
+    def peek_with_records(self, key: str) -> Entry | None:
+        """The entry, else the registry record if it was read lately."""
+        return self.peek(key) or self.peek_record(key)
 
     def _table_of(self, key: str) -> OrderedDict[str, Entry]:
         return self._tables[hash(key) >> _HASH_SHIFT & self._mask]

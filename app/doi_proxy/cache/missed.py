@@ -179,7 +179,7 @@ class Missed:
                 await store.flush()
                 await read_purges()
             entry = memory.peek(key)
-            if entry is not None and entry.is_confirmed:
+            if entry is not None:
                 # A purge by another instance can be newer than the record. One by this process is older: memory has it.
                 sent_at = None if purges.refuses(key, 0.0, now) else entry.fetched_at
                 await store.put(entry, announce=self._keys.get(key, False), unless_newer=True, sent_at=sent_at)

@@ -60,8 +60,6 @@ class Purges(dict[str, float]):
 MAX_ANNOUNCEMENTS: Final = 5_000
 #: Bytes of those that memory and a SQLite file keep. A name has 8,192 bytes at most, and one from the field about 25.
 MAX_ANNOUNCED_BYTES: Final = 1024 * 1024
-#: An announcement that registry records have changed, whichever they are. A name has no control characters.
-REGISTRY_CHANGED: Final = "\tregistry"
 
 
 class StoreUnavailable(StoreError):
@@ -104,10 +102,7 @@ class Store(Protocol):
     """Entries by key, and the feed of names to forget. Every method may raise StoreError."""
 
     async def get(self, key: str) -> Entry | None:
-        """The entry, or None if there is none or its hard expiry has passed.
-
-        If the store has only the registry's record of the name, that is a RegistryEntry.
-        """
+        """The entry, or None if there is none or its hard expiry has passed."""
 
     async def put(
         self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
@@ -126,11 +121,11 @@ class Store(Protocol):
 
         `put` refuses the answers to earlier queries (see Purges). A key with a slash at its end stands
         for all keys that begin with it, and "" for all keys: their earlier queries are refused, and the caller
-        deletes the entries, without `announce`. With the entry of a name, its registry record is deleted.
+        deletes the entries, without `announce`.
         """
 
     async def announce(self, scope: str) -> None:
-        """Let other instances drop their copies of a scope, or see REGISTRY_CHANGED. Durable after `flush`."""
+        """Let other instances drop their copies of a scope. Durable after `flush`."""
 
     async def changes(self, cursor: str | None) -> Changes:
         """The announcements after `cursor`. None returns only a cursor for the next call."""
@@ -176,23 +171,9 @@ class CountingStore(Protocol):
         """
 
 
-@runtime_checkable
-class RecordStore(Store, Protocol):
-    """A store with records of the registration agencies' files. Every method may raise StoreError.
-
-    Whatever writes or deletes such records announces REGISTRY_CHANGED in the same transaction.
-    """
-
-    async def forget_registry(self, prefix: str) -> int:
-        """Delete the registry records whose key begins with `prefix`, and return their number."""
-
-    async def count_registry(self, prefix: str) -> int:
-        """The number of names whose key begins with `prefix` and that have a registry record and no usable entry."""
-
-
 @dataclass(frozen=True, slots=True)
 class NearKeys:
-    """Keys near a key. `known` are those of its candidates that the store has, in no order.
+    """Keys near a key. `known` are those of its candidates that have an entry, in no order.
 
     `before` and `after` are the keys of registry records next to it in order, the nearest first.
     """
@@ -200,16 +181,37 @@ class NearKeys:
     known: Sequence[str] = ()
     before: Sequence[str] = ()
     after: Sequence[str] = ()
-    #: The candidates with a registry record, which are not in `known`.
+    #: The candidates with a registry record.
     records: Sequence[str] = ()
 
 
-@runtime_checkable
-class SearchableStore(Protocol):
-    """A store that finds many keys at once, in a thread. Raises StoreError."""
+class RegistryRecords(Protocol):
+    """Records of the registration agencies' files, in a store on this machine. Every method but `peek` may raise
+    StoreError.
+    """
+
+    def peek(self, key: str) -> Entry | None:
+        """The record of a key if it was read lately, and none has changed since."""
+
+    def find(self, key: str) -> Entry | None:
+        """The record of a key, a RegistryEntry. Takes microseconds, and no task."""
+
+    async def forget(self, prefix: str) -> int:
+        """Delete the records whose key begins with `prefix`, and return their number."""
+
+    async def count(self, prefix: str) -> int:
+        """The number of names under `prefix` with a record and no usable entry."""
 
     async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
-        """The candidates that the store has, and the registry keys next to `key`. Likely candidates come first."""
+        """The candidates that the store has, and the keys next to `key`. Likely candidates come first."""
+
+
+@runtime_checkable
+class RecordStore(Protocol):
+    """A store with such records beside the entries. To purge a name deletes its record too."""
+
+    #: None if no feature reads them.
+    registry: RegistryRecords | None
 
 
 async def change_note(store: Store, name: str, change: Callable[[bytes | None], bytes]) -> None:

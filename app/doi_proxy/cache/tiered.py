@@ -21,7 +21,6 @@ from doi_proxy.cache.store import (
     MAX_ANNOUNCEMENTS,
     MAX_LATE_PURGES,
     MAX_PURGES,
-    REGISTRY_CHANGED,
     UNKNOWN,
     CountingStore,
     ImmediateStore,
@@ -218,11 +217,6 @@ class TieredStore(FallbackStore):
         self._missed = Missed()
         #: The hashes of the keys that this process has announced, until it reads the announcements.
         self._own_changes: LRUCache[int, None] = LRUCache(MAX_ANNOUNCEMENTS)
-        #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
-        #: import changes more records than can be announced or dropped one by one.
-        self.edition = 0
-        #: Whether this process has replaced a registry record that other instances may have in memory.
-        self._has_confirmed = False
 
     def last_purge(self, *scopes: str) -> float:
         """The last purge of these scopes in the last hour or more, in seconds since the epoch. 0.0 without one."""
@@ -232,6 +226,10 @@ class TieredStore(FallbackStore):
         given: object = store
         self.store = store
         self._read_now = given.read_now if isinstance(given, ImmediateStore) else None
+        #: What the files of registration agencies say. None without such a store.
+        self.registry = given.registry if isinstance(given, RecordStore) else None
+        if self.registry is not None:
+            self.memory.peek_record = self.registry.peek
 
     async def get(self, key: str, *, newest: bool = False) -> Entry | None:
         """The entry from memory, or from the store if memory has none or a stale one.
@@ -244,33 +242,39 @@ class TieredStore(FallbackStore):
             return cached
         return self._choose(cached, await self._read_store(key))
 
+    async def find(self, key: str, *, newest: bool = False) -> Entry | None:
+        """The usable entry, else what the file of a registration agency says about a name, else any entry."""
+        entry = await self.get(key, newest=newest)
+        if entry is not None and entry.is_usable(self._clock()):
+            return entry
+        try:
+            record = self._find_record(key)
+        except StoreError as error:
+            self._record_failure("get", error)
+            record = None
+        if record is not None:
+            self.memory.drop(key)  # an entry past its end would hide it from `get_now`
+        return record or entry
+
+    def _find_record(self, key: str) -> Entry | None:
+        return None if self.registry is None else self._bound(self.registry.find(key))
+
     def get_now(self, key: str) -> Entry | None:
-        """The entry of memory, even if it is stale; else that of the store, if reading it takes no task."""
+        """The entry of memory, even if it is stale; else what `find` finds, if reading it takes no task."""
         cached = self.memory.peek(key)
         if cached is not None or self._read_now is None:
             return cached
         try:
-            stored = self._read_now(key)
+            if (stored := self._read_now(key)) is None:
+                return self._find_record(key)
         except StoreError:
-            return None  # `get` meets the same error, and reports it
+            return None  # `find` meets the same error, and reports it
         self._outage.record_success("get")
         return self._choose(None, self._bound(stored))
 
     def _choose(self, cached: Entry | None, stored: Entry | None) -> Entry | None:
-        """The entry of memory or of the store. Memory admits it, or a copy of a registry record."""
-        if cached is not None and not cached.is_confirmed:
-            # Only a copy of what the store had.
-            self.memory.drop(cached.key)
-            cached = None
-        if stored is None:
-            return cached
-        if not stored.is_confirmed:
-            if cached is not None and cached.is_usable(self._clock()):
-                return cached
-            copy = stored.as_copy(self.edition)
-            self.memory.admit(copy)
-            return copy
-        if cached is not None and cached.fetched_at >= stored.fetched_at:
+        """The newer entry, of memory or of the store. Memory admits that of the store."""
+        if stored is None or (cached is not None and cached.fetched_at >= stored.fetched_at):
             return cached
         keep = self.memory.admit if cached is None else self.memory.keep
         keep(stored)
@@ -301,21 +305,14 @@ class TieredStore(FallbackStore):
         An import must call `flush` from time to time, because the queue of writes is limited.
         """
         newest, now = await self.get(entry.key, newest=True), self._clock()
-        if newest is not None and not newest.is_confirmed:
-            newest = None
-        elif newest and (newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now))):
+        if newest and (newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now))):
             return False
         # Another instance may fetch the record until this one is written, so the store compares again.
         await self.put(entry, announce=newest is not None, unless_newer=True)
         return True
 
     async def expire(self, entry: Entry, *, announce: bool = True) -> None:
-        """Make an entry stale: it is served only while the upstream cannot be queried. A "not found" is deleted.
-
-        A registry record is never fresh, so it stays as it is.
-        """
-        if not entry.is_confirmed:
-            return
+        """Make an entry stale: it is served only while the upstream cannot be queried. A "not found" is deleted."""
         if entry.is_negative:
             await self.delete(entry.key, announce=announce)
             return
@@ -394,11 +391,7 @@ class TieredStore(FallbackStore):
 
     async def forget_registry(self, prefix: str = "") -> int:
         """Delete the registry records whose key begins with `prefix`, and return their number."""
-        if not isinstance(store := self.store, RecordStore):
-            return 0
-        forgotten = await self._try("forget_registry", store.forget_registry(prefix), 0)
-        self.edition += 1
-        return forgotten
+        return 0 if self.registry is None else await self._try("forget_registry", self.registry.forget(prefix), 0)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """All entries whose key begins with `prefix`; see Store. A failure of the store ends the scan."""
@@ -409,10 +402,8 @@ class TieredStore(FallbackStore):
             self._record_failure("scan", error)
 
     async def count_registry(self, prefix: str = "") -> int:
-        """The number of names under `prefix` with a registry record and no entry; see RecordStore."""
-        if not isinstance(store := self.store, RecordStore):
-            return 0
-        return await self._try("count_registry", store.count_registry(prefix), 0)
+        """The number of names under `prefix` with a registry record and no entry."""
+        return 0 if self.registry is None else await self._try("count_registry", self.registry.count(prefix), 0)
 
     async def read_note(self, name: str) -> bytes | None:
         """The value of a note; see Store. None if the store fails."""
@@ -467,7 +458,6 @@ class TieredStore(FallbackStore):
                 await self.end_outage()
             await self.write_missed()
             await self.forget_announced()
-            await self.announce_confirmed()
             self.memory.drop_expired()
             await self.notice_clock_step()
             await asyncio.sleep(interval)
@@ -497,7 +487,7 @@ class TieredStore(FallbackStore):
         before, self._late = self.store, None
         self._use(store)
         # The announcements of another file have other numbers.
-        self._cursor, self.edition = None, self.edition + 1
+        self._cursor = None
         await self.write_missed()
         await late.replace(before)
 
@@ -526,10 +516,8 @@ class TieredStore(FallbackStore):
                 return
             self._cursor = changes.cursor
             scopes = (UNKNOWN,) if changes.overrun else changes.keys
-            self.edition += REGISTRY_CHANGED in scopes
-            scopes, now = tuple(scope for scope in scopes if scope != REGISTRY_CHANGED), self._clock()
             for scope in scopes:
-                self._purges.record(scope, now)
+                self._purges.record(scope, self._clock())
             # Until they are written, this process reads its own waiting entries, which the store may refuse.
             if scopes:
                 await self.flush()
@@ -554,15 +542,6 @@ class TieredStore(FallbackStore):
             and known.fetched_at == stored.fetched_at
             and known.fresh_until < stored.fresh_until + 1.0
         )
-
-    async def announce_confirmed(self) -> None:
-        """Let other instances read registry records again, if the upstream has answered about one since the last call.
-
-        One announcement stands for all records: one for each would empty the memory of every instance.
-        """
-        if self._has_confirmed and isinstance(self.store, RecordStore):
-            self._has_confirmed = False
-            await self._try("announce", self.store.announce(REGISTRY_CHANGED), None)
 
     async def notice_clock_step(self) -> None:
         """Limit the times of the entries in memory if the clock was set back since the last call."""
@@ -591,6 +570,4 @@ class TieredStore(FallbackStore):
 
     def _keep(self, entry: Entry) -> None:
         """Replace the entry in memory."""
-        known = self.memory.peek(entry.key)
-        self._has_confirmed = self._has_confirmed or (known is not None and not known.is_confirmed)
         self.memory.keep(expire_unverified(entry) if self._only_verified else entry)

@@ -272,7 +272,7 @@ class Fetcher:
     async def refetch(self, name: HandleName, conditions: Conditions, waiters: WaitingClients) -> Entry:
         """Query the upstream, past the cache. Raises CouldNotVerify."""
         # Another instance may have a verified entry, which the answer must not replace without proof.
-        known = await self._cache.get(name.key, newest=True)
+        known = await self._cache.find(name.key, newest=True)
         return await self.fetch(name, conditions, known, waiters)
 
     async def fetch(
@@ -297,8 +297,8 @@ class Fetcher:
                 self._remember_failure(name.key, failure)
             raise
         self._failures.forget(name.key)
-        # No process has a registry record in memory, so its confirmation is not announced.
-        agrees = known is None or not known.is_confirmed or known.answer.agrees_with(entry.answer)
+        # The other processes look for an entry before a registry record, so its confirmation is not announced.
+        agrees = known is None or known.agency is not None or known.answer.agrees_with(entry.answer)
         await self._cache.put(entry, announce=not agrees, sent_at=sent_at)
         return entry
 

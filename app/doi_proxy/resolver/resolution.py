@@ -327,12 +327,12 @@ def read_record(values: bytes) -> Record:
 
 def stale_origin(entry: Entry) -> Origin:
     """The origin of an entry past its TTL that is used because the upstream failed or was not queried."""
-    return Origin.STALE if entry.is_confirmed else REGISTRY
+    return Origin.STALE if entry.agency is None else REGISTRY
 
 
 def renewal_origin(entry: Entry) -> Origin:
     """The origin of an answer of the upstream in place of an entry past its TTL. A registry record counts as none."""
-    return Origin.RENEWED if entry.is_confirmed else Origin.ASKED
+    return Origin.RENEWED if entry.agency is None else Origin.ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,7 +491,7 @@ def is_up_to_date(resolution: Resolution) -> bool:
 
 def find_currency(entry: Entry, now: float) -> Currency:
     """Whether an entry is fresh, stale or expired."""
-    if not entry.is_confirmed:
+    if entry.agency is not None:
         return Currency.REGISTRY
     if entry.is_fresh(now):
         return Currency.FRESH
@@ -509,7 +509,7 @@ def dated_at(entry: Entry) -> float | None:
 
 def confirmed_at(entry: Entry) -> float | None:
     """When an upstream confirmed the record. The file of a registration agency confirms nothing."""
-    return dated_at(entry) if entry.is_confirmed else None
+    return dated_at(entry) if entry.agency is None else None
 
 
 def age(entry: Entry, now: float) -> int | None:

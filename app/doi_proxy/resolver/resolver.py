@@ -56,7 +56,7 @@ class Resolver:
         observer: ResolutionObserver | None = None,
     ) -> None:
         self.cache = cache
-        self.peek = cache.peek
+        self.peek = cache.memory.peek_with_records
         self._clock = clock
         self._timeouts = options.timeouts
         self._source = source
@@ -86,7 +86,7 @@ class Resolver:
                 return None  # `resolve` raises it
             if local is not None:
                 return local
-        entry = self.peek(name.key) or self.cache.get_now(name.key)
+        entry = self.cache.peek(name.key) or self.cache.get_now(name.key)
         return None if entry is None else self._answer_without_query(name, entry)
 
     def _answer_without_query(self, name: HandleName, entry: Entry) -> Resolution | None:
@@ -94,9 +94,9 @@ class Resolver:
         if now < refresh_from(entry):
             return Resolution(name, entry, HIT)
         reason = self.find_recent_failure(name, now)
-        if reason is None and not entry.is_confirmed:
+        if reason is None and entry.agency is not None:
             reason = self._sealed  # only an import changes a file's record, and announces that
-        if reason is None or not entry.is_usable(now) or not self.is_current(entry):
+        if reason is None or not entry.is_usable(now):
             return None
         if entry.is_fresh(now):
             return Resolution(name, entry, HIT)
@@ -113,10 +113,6 @@ class Resolver:
         """The failure of the last query about a name, while a record is served without another query."""
         last_answer = partial(find_last_answer, self._source, name)
         return self.failures.find_recent(name.key, now, self._timeouts.recheck, last_answer)
-
-    def is_current(self, entry: Entry) -> bool:
-        """Whether an entry of memory still counts; see Entry."""
-        return entry.is_current(self.cache.edition)
 
     def count_answer(self, resolution: Resolution) -> Resolution:
         """Count an answer, and return it."""
@@ -161,9 +157,7 @@ class Resolver:
         It does not say that the name does not exist.
         """
         # `resolve` has just read the store, and memory has what it found.
-        entry = self.peek(name.key)
-        if entry is None:
-            entry = await self.cache.get(name.key)
+        entry = self.cache.peek(name.key) or await self.cache.get(name.key)
         if entry is not None and entry.is_negative and entry.is_kept(self._clock()):
             return Resolution(name, entry, Origin.STALE)
         return None
@@ -185,7 +179,7 @@ class Resolver:
         await self._flights.close()
 
     async def _resolve_from_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
-        entry, now = await self.cache.get(name.key), self._clock()
+        entry, now = await self.cache.find(name.key), self._clock()
         if entry is None or not entry.is_usable(now):
             raise NotCached
         if conditions.max_age is not None and now - entry.fetched_at > conditions.max_age:
@@ -193,7 +187,7 @@ class Resolver:
         return Resolution(name, entry, Origin.HIT if entry.is_fresh(now) else stale_origin(entry))
 
     async def _resolve_with_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
-        entry, now = await self.cache.get(name.key), self._clock()
+        entry, now = await self.cache.find(name.key), self._clock()
         if entry is not None and conditions.max_age is None and now < refresh_from(entry):
             return Resolution(name, entry, HIT)
         failure = self.find_recent_failure(name, now) or self._sealed
@@ -280,7 +274,7 @@ class Resolver:
         try:
             return Resolution(name, await self._flights.wait(kind, task, conditions.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
-            known = await self.cache.get(name.key)
+            known = await self.cache.find(name.key)
             if known is None or not known.is_usable(self._clock()):
                 raise
             if conditions.certified and not self._proofs.satisfy(known, conditions):
@@ -289,7 +283,7 @@ class Resolver:
 
     async def _find_proof(self, key: str, conditions: Conditions) -> Entry | None:
         """A fresh entry that a signature proves: of memory, or of another process."""
-        entry = self.peek(key)
+        entry = self.cache.peek(key)
         if not proves(entry, self._clock(), conditions.max_age):
             entry = await self.cache.get(key, newest=True)
         return entry if proves(entry, self._clock(), conditions.max_age) else None

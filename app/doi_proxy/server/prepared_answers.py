@@ -457,7 +457,7 @@ class PreparedAnswers:
         if entry is None or hash(entry.answer.values) != prepared.values:
             return None
         has_same_times = entry.fetched_at == prepared.fetched_at and entry.fresh_until == prepared.fresh_until
-        return entry if has_same_times and (prepared.origin is HIT or self._resolver.is_current(entry)) else None
+        return entry if has_same_times else None
 
     def _find_chain(
         self, prepared: PreparedReply, read: Resolution | None, same: Entry | None

@@ -16,10 +16,11 @@ import pytest
 from doi_proxy.assembly.features import find_records
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry import import_files
+from doi_proxy.features.registry.answers import count_registry
 from doi_proxy.features.registry.import_files import ImportRequest, Missing, RegistryReport, import_registry
 from doi_proxy.features.registry.import_job import JobFolder
 from doi_proxy.features.registry.json_values import RegistryFormat
-from doi_proxy.features.registry.sqlite_blocks import RegistryTable, count_registry
+from doi_proxy.features.registry.sqlite_blocks import RegistryTable
 from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.system.progress import Bar
 from tests.cache.entries import entry

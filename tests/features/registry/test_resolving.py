@@ -1,13 +1,12 @@
 """Registry records: confirmed by the upstream at their first use, and answered with if it cannot be queried.
 
-Then memory has a copy, until the file of an agency, a purge or the upstream says something else in any process.
+It is in memory until the file of an agency, a purge or the upstream says something else in any process.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -51,28 +50,6 @@ async def test_the_upstream_confirms_it_at_the_first_use(path: Path) -> None:
             (Origin.HIT, NEW, None),
         ]
         assert bench.queries() == 1
-
-
-async def test_confirmations_have_one_announcement_for_all(path: Path) -> None:
-    """Thousands of announcements would empty the memory of every process."""
-    others = [HandleName(f"10.5555/other-{number}") for number in range(3)]
-    write_registry(path, Clock(), {name.text: REGISTRY for name in others})
-    async with knowing(path) as bench:
-        await bench.cache.flush()
-        before = announced(path)
-        for name in others:
-            bench.upstream.put(name.text, url=NEW)
-            await bench.ask(name)
-        for _ in range(2):
-            await bench.cache.announce_confirmed()
-        await bench.cache.flush()
-        assert announced(path) - before == 1
-
-
-def announced(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as file:
-        (number,) = file.execute("SELECT count(*) FROM announcements").fetchone()
-        return int(number)
 
 
 async def test_it_answers_while_the_upstream_fails_and_says_so(path: Path) -> None:
@@ -124,8 +101,8 @@ async def failing(path: Path) -> AsyncIterator[Bench]:
 
 async def test_memory_does_not_answer_while_the_upstream_works(path: Path) -> None:
     async with knowing(path) as bench:
-        await bench.cache.get(NAME.key)
-        assert bench.cache.peek(NAME.key) is not None
+        await bench.cache.find(NAME.key)
+        assert bench.resolver.peek(NAME.key) is not None
         assert find_target(bench) is None
 
 
@@ -148,9 +125,7 @@ async def test_memory_gives_way_to_an_answer_of_the_upstream(failing: Bench) -> 
 async def test_an_import_into_the_file_takes_effect_once_it_is_announced(failing: Bench, path: Path) -> None:
     write_registry(path, Clock(), {NAME.text: NEW}, date=FILE_DATE + 1)
     await failing.cache.forget_announced()
-    assert find_target(failing) is None
-    assert target(await failing.ask()) == NEW
-    assert find_target(failing) == NEW
+    assert find_target(failing) == target(await failing.ask()) == NEW
 
 
 async def test_an_import_that_changes_nothing_is_not_announced(failing: Bench, path: Path) -> None:
@@ -164,28 +139,36 @@ async def test_a_purge_takes_effect_at_once_here_and_there_once_it_is_announced(
     failing: Bench, path: Path, is_prefix: bool
 ) -> None:
     there = usual_cache(f"sqlite:///{path}", clock=failing.clock)
-    assert await there.get(NAME.key) is not None
+    assert await there.find(NAME.key) is not None
     purging = there.clear_prefix(NAME.key.partition("/")[0]) if is_prefix else there.delete(NAME.key)
     assert await purging == 1
-    assert there.peek(NAME.key) is await there.get(NAME.key) is None
+    assert there.get_now(NAME.key) is await there.find(NAME.key) is None
     await there.close()
     await failing.cache.forget_announced()
+    assert failing.resolver.peek(NAME.key) is await failing.cache.find(NAME.key) is None
     assert find_target(failing) is None
-    assert await failing.cache.get(NAME.key) is None
 
 
 @pytest.mark.parametrize("answer", [entry(NAME.key), missing(NAME.key)])
-async def test_an_answer_that_another_process_got_takes_effect_once_it_is_announced(
-    failing: Bench, path: Path, answer: Entry
+async def test_an_answer_that_another_process_got_wins_at_once(failing: Bench, path: Path, answer: Entry) -> None:
+    there = usual_cache(f"sqlite:///{path}", clock=failing.clock)
+    await there.put(answer)
+    await there.close()
+    failing.clock.advance(0.5)
+    found = failing.resolver.resolve_now(NAME)
+    assert found is not None
+    assert found.entry == await failing.cache.find(NAME.key) == answer
+
+
+async def test_a_not_found_that_another_process_got_ends_the_record_also_after_its_ttl(
+    failing: Bench, path: Path
 ) -> None:
     there = usual_cache(f"sqlite:///{path}", clock=failing.clock)
-    await there.get(NAME.key)
-    await there.put(answer)
-    await there.announce_confirmed()
+    await there.put(missing(NAME.key))
     await there.close()
     await failing.cache.forget_announced()
-    assert find_target(failing) is None
-    assert await failing.cache.get(NAME.key) == answer
+    failing.clock.advance(86_400)
+    assert await failing.cache.find(NAME.key) is failing.resolver.peek(NAME.key) is None
 
 
 async def test_a_sealed_resolver_answers_from_memory_until_a_change_is_announced(path: Path) -> None:

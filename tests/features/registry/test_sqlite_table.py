@@ -17,6 +17,7 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.registry import sqlite_blocks
+from doi_proxy.features.registry.answers import count_registry, to_entry
 from doi_proxy.features.registry.json_values import LAST_DATE, RegistryRecord
 from doi_proxy.features.registry.sqlite_blocks import (
     FORMAT_VERSION,
@@ -27,12 +28,10 @@ from doi_proxy.features.registry.sqlite_blocks import (
     RegistryRow,
     RegistryTable,
     WriteCounts,
-    count_registry,
     find_line,
     find_row,
     pack_block,
     split_lines,
-    to_entry,
     to_record,
     to_row,
     unpack_block,
@@ -282,7 +281,7 @@ def test_unpack_block_returns_the_packed_rows(packed: list[RegistryRow]) -> None
     first = packed[0][0]
     data = pack(first, packed)
     assert unpack_block(first, data) == packed
-    assert [find_row(one[0], first, data) for one in packed] == packed
+    assert [find_row(one[0], unpack_lines(first, data)) for one in packed] == packed
     assert unpack_lines(first, data) == [write_block_line(one) for one in packed]
 
 
@@ -311,7 +310,7 @@ def test_other_data_is_damage(data: object) -> None:
     with pytest.raises(DamagedEntry):
         unpack_block(KEY, data)
     with pytest.raises(DamagedEntry):
-        find_row(KEY, KEY, data)
+        find_row(KEY, unpack_lines(KEY, data))
 
 
 @given(st.lists(st.integers(1, 16_384), max_size=80))
@@ -324,7 +323,7 @@ def test_blocks_keep_their_limits(lengths: list[int]) -> None:
 
 
 def test_a_row_that_a_block_does_not_have_is_none() -> None:
-    assert find_row("10.1000/183", KEY, pack(KEY, [row(), row("10.1000/184")])) is None
+    assert find_row("10.1000/183", unpack_lines(KEY, pack(KEY, [row(), row("10.1000/184")]))) is None
 
 
 def test_a_block_of_another_format_is_damage() -> None:
@@ -337,7 +336,7 @@ def test_a_block_of_another_format_is_damage() -> None:
 @pytest.mark.parametrize("date", [-1, LAST_DATE + 1, 10**30])
 def test_a_date_that_is_not_possible_is_damage(date: int) -> None:
     data = pack(KEY, [(KEY, date, "Crossref", "https://a.example/")])
-    for read in (lambda: unpack_block(KEY, data), lambda: find_row(KEY, KEY, data)):
+    for read in (lambda: unpack_block(KEY, data), lambda: find_row(KEY, unpack_lines(KEY, data))):
         with pytest.raises(DamagedEntry, match="date"):
             read()
 

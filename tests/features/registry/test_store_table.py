@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from msgspec.structs import replace
 
 from doi_names.name import HandleName
 from doi_proxy.assembly.features import find_records
-from doi_proxy.cache.entry import Entry, RegistryEntry
+from doi_proxy.cache.entry import RegistryEntry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
 from doi_proxy.features.admin.purge import Selection, purge
@@ -47,27 +46,29 @@ async def cache(path: Path, clock: Clock) -> AsyncIterator[TieredStore]:
     await opened.close()
 
 
-async def test_without_an_entry_the_registry_record_is_found_and_copied_into_memory(cache: TieredStore) -> None:
-    found = await cache.get(KEY)
+async def test_without_an_entry_the_registry_record_is_found_and_is_no_entry(cache: TieredStore) -> None:
+    found = await cache.find(KEY)
     assert isinstance(found, RegistryEntry)
     assert (found.agency, found.fetched_at, found.is_fresh(NOW)) == ("Crossref", FILE_DATE, False)
     assert TARGET.encode() in found.answer.values
-    assert cache.peek(KEY) == replace(found, edition=cache.edition)
+    assert cache.get_now(KEY) == found
+    assert (await cache.get(KEY), cache.peek(KEY)) == (None, None)
 
 
 async def test_every_usable_answer_of_the_upstream_wins(cache: TieredStore, clock: Clock) -> None:
     for answer in (entry(fetched_at=FILE_DATE - 5.0), missing(KEY)):
         await cache.put(answer)
         await cache.flush()
-        assert await cache.get(KEY) == answer
-        assert await cache.get(KEY, newest=True) == answer
+        assert await cache.find(KEY) == answer
+        assert await cache.find(KEY, newest=True) == answer
 
 
 async def test_the_registry_record_answers_after_the_hard_expiry_of_a_record(cache: TieredStore, clock: Clock) -> None:
     await cache.put(entry(ttl=10, grace=10))
     await cache.flush()
     clock.advance(30)
-    assert isinstance(await cache.get(KEY), RegistryEntry)
+    assert isinstance(await cache.find(KEY), RegistryEntry)
+    assert isinstance(cache.get_now(KEY), RegistryEntry)
 
 
 async def test_a_not_found_of_the_upstream_deletes_the_registry_record(
@@ -76,7 +77,7 @@ async def test_a_not_found_of_the_upstream_deletes_the_registry_record(
     await cache.put(missing(KEY))
     await cache.flush()
     clock.advance(3_600)
-    found = await cache.get(KEY, newest=True)
+    found = await cache.find(KEY, newest=True)
     assert found is None or not found.is_usable(clock())
     assert count_registry(path, clock) == 2
 
@@ -91,10 +92,10 @@ async def test_a_purge_deletes_the_registry_record_of_a_name_and_of_a_prefix(
     cache: TieredStore, path: Path, clock: Clock
 ) -> None:
     assert (await purge(cache, Selection(names=[HandleName(KEY)]))).count == 1
-    assert (await cache.get(KEY), count_registry(path, clock)) == (None, 2)
+    assert (await cache.find(KEY), count_registry(path, clock)) == (None, 2)
     await cache.put(entry("10.1000/3"))
     assert (await purge(cache, Selection(prefix=HandleName("10.1000")))).count == 2
-    assert (await cache.get("10.1000/2"), count_registry(path, clock)) == (None, 1)
+    assert (await cache.find("10.1000/2"), count_registry(path, clock)) == (None, 1)
     assert (await purge(cache, Selection(everything=True))).count == 1
     assert count_registry(path, clock) == 0
 
@@ -102,15 +103,7 @@ async def test_a_purge_deletes_the_registry_record_of_a_name_and_of_a_prefix(
 async def test_a_soft_purge_leaves_it(cache: TieredStore, path: Path, clock: Clock) -> None:
     assert (await purge(cache, Selection(names=[HandleName(KEY)]), soft=True)).count == 1
     assert (await purge(cache, Selection(prefix=HandleName("10.1000")), soft=True)).count == 0
-    assert isinstance(await cache.get(KEY), RegistryEntry)
-
-
-async def test_an_expired_registry_record_does_not_become_an_entry(cache: TieredStore) -> None:
-    found = await cache.get(KEY)
-    assert found is not None
-    await cache.expire(found)
-    await cache.flush()
-    assert [one async for one in cache.scan()] == []
+    assert isinstance(await cache.find(KEY), RegistryEntry)
 
 
 async def test_it_is_counted_apart_from_the_entries(cache: TieredStore) -> None:
@@ -125,23 +118,25 @@ async def test_a_damaged_registry_record_is_a_miss_and_the_store_stays_healthy(c
     with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE registry_blocks SET data = x'00' WHERE first = ?", (KEY,))
     file.close()
-    assert await cache.get(KEY) is None
+    assert await cache.find(KEY) is None
     stats = (await cache.stats()).store
     assert stats is not None and stats.healthy and "damaged" in stats.detail
 
 
 async def test_commands_that_only_read_find_it(cache: TieredStore, path: Path, clock: Clock) -> None:
     store = SqliteStore(path, clock=clock, records=find_records(), max_bytes=1_000_000, read_only=True)
-    assert isinstance(await store.get(KEY), RegistryEntry)
+    assert store.registry is not None
+    assert isinstance(store.registry.find(KEY), RegistryEntry)
     with pytest.raises(StoreError):
-        await store.forget_registry("")
+        await store.registry.forget("")
     await store.close()
 
 
 async def test_a_file_of_an_earlier_release_has_none_until_it_is_opened_for_writing(path: Path, clock: Clock) -> None:
     await fill(path, clock, 1)
     store = SqliteStore(path, clock=clock, records=find_records(), max_bytes=1_000_000, read_only=True)
-    found: list[Entry | None] = [await store.get(KEY), await store.get("10.1000/00000")]
+    assert store.registry is not None
+    found = store.registry.find(KEY), await store.get("10.1000/00000")
     assert (found[0], found[1] is not None, (await store.stats()).registry) == (None, True, 0)
     await store.close()
 
@@ -150,7 +145,8 @@ async def test_a_file_of_an_earlier_release_has_none_until_it_is_opened_for_writ
 async def test_the_log_in_use_stays_when_registry_records_are_forgotten(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.sqlite3"
     store = SqliteStore(path, clock=clock, max_bytes=1_000_000, records=find_records())
-    await store.forget_registry("10.2000/")
+    assert store.registry is not None
+    await store.registry.forget("10.2000/")
     await store.put(entry("10.1000/1"))
     await store.flush()
     log = Path(f"{path}-wal").stat().st_ino

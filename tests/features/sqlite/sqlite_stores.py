@@ -17,7 +17,7 @@ NEVER = 3_600.0
 
 @asynccontextmanager
 async def opened(
-    path: Path, clock: Clock, max_bytes: int = 100_000_000, records: Records | None = None
+    path: Path, clock: Clock, max_bytes: int = 100_000_000, records: type[Records] | None = None
 ) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path, clock=clock, max_bytes=max_bytes, gather=NEVER, records=records)
     try:

@@ -15,7 +15,7 @@ import pytest
 
 from doi_proxy.cache.store import StoreLost, StoreUnavailable
 from doi_proxy.errors import StoreError
-from doi_proxy.features.registry.sqlite_blocks import RECORDS
+from doi_proxy.features.registry.answers import RegistryAnswers
 from doi_proxy.features.sqlite import file as file_module
 from doi_proxy.features.sqlite.file import exclusive_lock, mark_damaged, open_to_read
 from doi_proxy.features.sqlite.store import SqliteStore
@@ -103,8 +103,8 @@ async def test_damage_met_while_reading_is_an_error_and_the_file_is_set_aside_ne
     "meet",
     [
         lambda store: store.write_note("a", b"1"),
-        lambda store: store.find_near("10.1000/1", ["10.1000/2"]),
-        lambda store: store.count_registry("10.1000"),
+        lambda store: store.registry.find_near("10.1000/1", ["10.1000/2"]),
+        lambda store: store.registry.count("10.1000"),
     ],
     ids=["note", "near", "count"],
 )
@@ -113,7 +113,7 @@ async def test_damage_that_another_connection_of_the_store_meets_loses_the_file(
 ) -> None:
     """The connection that reads entries has the first page in its memory. Notes have a connection of their own."""
     await fill(path, clock)
-    async with opened(path, clock, records=RECORDS) as store:
+    async with opened(path, clock, records=RegistryAnswers) as store:
         assert len(await keys(store)) == 3
         with path.open("r+b") as file:
             file.write(b"\xff" * 200)

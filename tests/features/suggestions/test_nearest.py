@@ -15,7 +15,7 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.cache.store import NearKeys
-from doi_proxy.features.sqlite.rows import NearSearch
+from doi_proxy.features.registry import answers
 from doi_proxy.features.suggestions.nearest import (
     MAX_CACHED,
     MAX_CHARACTERS,
@@ -144,15 +144,15 @@ async def test_registry_records_are_shown_with_their_neighbours(tmp_path: Path) 
 async def test_a_flood_of_missing_names_leaves_the_threads_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_end, find, searches = Event(), NearSearch.find, 0
+    may_end, find, searches = Event(), answers.find_near_keys, 0
 
-    def find_slowly(store: NearSearch, key: str, candidates: Sequence[str]) -> NearKeys:
+    def find_slowly(store: Path, key: str, candidates: Sequence[str]) -> NearKeys:
         nonlocal searches
         searches += 1
         may_end.wait()
         return find(store, key, candidates)
 
-    monkeypatch.setattr(NearSearch, "find", find_slowly)
+    monkeypatch.setattr(answers, "find_near_keys", find_slowly)
     timeout = "doi_proxy.features.suggestions.suggested_names.QUERY_TIMEOUT"
     patient = {"upstream_timeout": 60.0, "doi_proxy.upstream.budget.SLOW_AFTER": 600.0}
     async with Proxy(**{"store_url": f"sqlite:///{tmp_path / 'store.db'}", QUERIES: 0, **patient}) as proxy:

@@ -71,7 +71,7 @@ async def show_stored(stores: Stores, names: Sequence[HandleName]) -> int:
     """Print the entries of names in the store as JSON. Exit status 1 if one has none."""
     stores.require()
     async with stores.open(read_only=True) as cache:
-        entries = {name.key: await cache.get(name.key, newest=True) for name in names}
+        entries = {name.key: await cache.find(name.key, newest=True) for name in names}
 
     def find(name: HandleName) -> dict[str, Any]:
         entry = entries[name.key]

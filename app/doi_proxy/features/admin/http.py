@@ -189,7 +189,7 @@ def describe_entry(entry: Entry, now: float) -> dict[str, Any]:
     What is not known is None, such as when a record of a file without times was fetched.
     """
     ends = claims.fresh_until(entry)
-    registry = {} if entry.is_confirmed else {"agency": entry.agency}
+    registry = {} if entry.agency is None else {"agency": entry.agency}
     values = msgspec.json.decode(entry.answer.values) if entry.answer.code is ResponseCode.SUCCESS else []
     return {
         "doi": entry.key,
@@ -457,7 +457,7 @@ async def _refresh(core: Core, name: HandleName, clock: Callable[[], float]) -> 
 async def _report_entry(core: Core, name: HandleName, now: float) -> EntryReport | None:
     """The cached answer about a name, as an operator sees it. None without one."""
     cached = core.cache.peek(name.key)
-    newest = await core.cache.get(name.key, newest=True)
+    newest = await core.cache.find(name.key, newest=True)
     if newest is None:
         return None
     tier: Literal["memory", "store"] = "memory" if newest is cached else "store"

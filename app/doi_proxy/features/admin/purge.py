@@ -121,8 +121,8 @@ async def _expire_names(cache: TieredStore, names: Sequence[HandleName]) -> Purg
     absent = []
     for name in names:
         # Before the purge begins, because that deletes the entry of a name.
-        entry = await cache.get(name.key, newest=True)
-        if entry is not None and not entry.is_confirmed:
+        entry = await cache.find(name.key, newest=True)
+        if entry is not None and entry.agency is not None:
             continue  # it is never fresh, and the purge would delete it
         await cache.begin_purge(name.key)
         if entry is None:
@@ -169,7 +169,7 @@ async def _apply(cache: TieredStore, entries: Sequence[Entry], change: Callable[
 async def _select(cache: TieredStore, selection: Selection) -> AsyncIterator[Entry]:
     if selection.names:
         for name in selection.names:
-            if (entry := await cache.get(name.key, newest=True)) is not None:
+            if (entry := await cache.find(name.key, newest=True)) is not None:
                 yield entry
         return
     async for entry in cache.scan("" if selection.prefix is None else selection.scope()):

@@ -240,7 +240,7 @@ class Seed(Service):
                         log.warning("%s, line %s is left out: %s", self._path, item.number, item.reason)
                 elif isinstance(item, Entry):
                     entry = await self._cache.get(item.key, newest=True)
-                    if entry is not None and entry.is_usable(now) and entry.is_confirmed:
+                    if entry is not None and entry.is_usable(now):
                         known += 1
                         continue
                     await self._cache.put(self._expire(item, now))

@@ -239,7 +239,7 @@ class Explainer:
 
     async def _cache(self, name: HandleName) -> DecisionReport:
         now, in_memory = self._context.clock(), self._core.cache.peek(name.key)
-        entry = in_memory if in_memory is not None else await self._core.cache.get(name.key)
+        entry = in_memory if in_memory is not None else await self._core.cache.find(name.key)
         if entry is None:
             return self._report("cache", "absent", "Neither memory nor the store has an answer about the name.")
         is_sealed = self._context.settings.mode == "sealed"
@@ -408,7 +408,7 @@ async def _no_body() -> Message:
 
 def _describe_entry(entry: Entry, now: float) -> str:
     kind = {1: "a record", 100: "“not found”", 200: "“no values”"}.get(int(entry.answer.code), "an answer")
-    if not entry.is_confirmed:
+    if entry.agency is not None:
         agency = entry.agency or "a registration agency"
         return f"a record from the file of {agency}, dated {_time(claims.dated_at(entry))}."
     fetched, fresh_until = _time(claims.dated_at(entry)), _time(claims.fresh_until(entry))

@@ -135,7 +135,7 @@ class ServiceRecords:
         name = _read_name(record)
         # Another process may have looked it up again, while the copy in memory is fresh by the record's own TTL.
         entry = None if name is None else await self.cache.get(name.key, newest=True)
-        if entry is None or not entry.is_confirmed or entry.answer.code is not ResponseCode.SUCCESS:
+        if entry is None or entry.answer.code is not ResponseCode.SUCCESS:
             return None
         try:
             values = read_service_values(parse_record(entry.answer.values))
@@ -162,7 +162,7 @@ class ServiceRecords:
         if name is None:
             return
         known = await self.cache.get(name.key, newest=True)
-        agrees = known is None or not known.is_confirmed or known.answer.agrees_with(answer)
+        agrees = known is None or known.answer.agrees_with(answer)
         entry = self.policy.entry(name.key, answer, found.fetched_at)
         await self.cache.put(entry, announce=not agrees, sent_at=sent_at)
 

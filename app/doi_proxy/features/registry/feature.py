@@ -35,6 +35,6 @@ class Registry(Feature):
     @classmethod
     def store_records(cls) -> Any:
         """See Feature."""
-        from doi_proxy.features.registry.sqlite_blocks import RECORDS
+        from doi_proxy.features.registry.answers import RegistryAnswers
 
-        return RECORDS
+        return RegistryAnswers

@@ -10,9 +10,8 @@ import sqlite3
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -20,20 +19,13 @@ from struct import Struct
 from typing import Final, Self
 from zlib import crc32
 
-import msgspec
-
 from doi_names.name import MAX_NAME_BYTES, HandleName
-from doi_proxy.cache.entry import FOREVER, Entry, RegistryEntry
-from doi_proxy.cache.store import REGISTRY_CHANGED
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.registry.json_values import LAST_DATE, RegistryRecord
 from doi_proxy.features.sqlite import file
-from doi_proxy.features.sqlite.file import translate_open_errors
-from doi_proxy.features.sqlite.rows import ReadRow, Records
+from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED
 from doi_proxy.features.sqlite.writer import announce
-from doi_proxy.store.file import connect_to_read
 from doi_proxy.store.stored_entry import compress, decompress
-from handle_protocol.referral import Answer, ResponseCode
 
 #: A record as a tuple: key, date, agency, URL. See RegistryRecord. An import has hundreds of millions of them.
 RegistryRow = tuple[str, int, str, str]
@@ -126,15 +118,10 @@ def unpack_block(first: str, data: object) -> list[RegistryRow]:
     return [read_line(first, line) for line in unpack_lines(first, data)]
 
 
-def find_row(key: str, first: str, data: object) -> RegistryRow | None:
-    """The row of a key in a block. Raises DamagedEntry."""
-    text = _read_text(first, data)
-    # Only a key is between a line feed and a tab. Reading all 32 rows instead would take 42 µs.
-    at = text.find(b"\n%b\t" % key.encode())
-    if at < 0:
-        return None
-    end = text.find(b"\n", at + 1)
-    return read_line(first, text[at + 1 : len(text) if end < 0 else end])
+def find_row(key: str, lines: Sequence[bytes]) -> RegistryRow | None:
+    """The row of a key among the lines of its block. Raises DamagedEntry."""
+    at, is_known = find_line(lines, key.encode())
+    return read_line(key, lines[at]) if is_known else None
 
 
 def find_keys(keys: Sequence[str], first: str, data: object) -> list[str]:
@@ -156,24 +143,6 @@ def _read_text(first: str, data: object) -> bytes:
         return decompress(data[_HEAD.size :])
     except ValueError as error:
         raise DamagedEntry(f"The registry records after {first!r} are damaged: {error}.") from error
-
-
-def to_entry(row: RegistryRow) -> RegistryEntry:
-    """The record as an entry that is never fresh and always usable. It has the values that the file is known to give.
-
-    The timestamp of the URL value is the date of the record. The HS_ADMIN value is not known, so it is left out.
-    """
-    key, date, agency, url = row
-    # The TTL of a URL value, in seconds: the default of the handle system. The record is confirmed before it counts.
-    value = {
-        "index": 1,
-        "type": "URL",
-        "data": {"format": "string", "value": url},
-        "ttl": 86_400,
-        "timestamp": datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
-    answer = Answer(ResponseCode.SUCCESS, msgspec.json.encode([value]))
-    return RegistryEntry(key, answer, float(date), 0.0, FOREVER, agency)
 
 
 def _checksum(first: str, body: bytes) -> int:
@@ -275,7 +244,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def find(connection: sqlite3.Connection, key: str) -> RegistryRow | None:
     """The record of a key. Also raises DamagedEntry."""
     block = connection.execute(SELECT_BLOCK, (key,)).fetchone()
-    return None if block is None else find_row(key, block[0], block[2])
+    return None if block is None else find_row(key, unpack_lines(block[0], block[2]))
 
 
 def find_near(
@@ -580,64 +549,3 @@ class RegistryTable:
             if file.is_damage(error):
                 file.mark_damaged(self.path)
             raise StoreError(f"The registry records of {self.path} failed: {error}.") from error
-
-
-_TOTAL: Final = "SELECT records FROM registry_total"
-_ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
-
-
-def _delete_answered(connection: sqlite3.Connection, entries: Sequence[Entry], deleted: Sequence[str]) -> None:
-    """A purge deletes the record too, and a "not found" of the upstream wins over what an agency's file says."""
-    absent = [entry.key for entry in entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
-    delete(connection, [*deleted, *absent])
-
-
-def _find(read: ReadRow, key: str) -> RegistryEntry | None:
-    block = read(SELECT_BLOCK, (key,))
-    if block is None:
-        return None
-    first, _, data = block
-    row = find_row(key, first, data)
-    return None if row is None else to_entry(row)
-
-
-def _count_all(read: ReadRow) -> object:
-    (records,) = read(_TOTAL, ()) or (0,)
-    return records
-
-
-def _forget(path: Path, prefix: str, now: float) -> int:
-    with RegistryTable(path, now=now) as table:
-        return table.forget_prefix(prefix)
-
-
-def count_registry(path: Path, prefix: str, now: float) -> int:
-    """The number of names under a prefix that have a registry record and no usable entry. `now` is in seconds.
-
-    It blocks the caller's thread. Raises StoreError.
-    """
-    bounds = (prefix, prefix + LAST)
-    with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'registry_blocks'").fetchone() is None:
-            return 0
-        if prefix:
-            records = count(connection, prefix)
-        else:
-            (records,) = connection.execute(_TOTAL).fetchone() or (0,)
-        entries, both = connection.execute(_ENTRIES, (*bounds, now)), 0
-        # Entries that are compared with the registry records at a time.
-        while page := entries.fetchmany(5_000):
-            both += count_known(connection, [key for (key,) in page if isinstance(key, str)])
-        return max(0, int(records) - both)
-
-
-RECORDS: Final = Records(
-    "registry_blocks",
-    create_tables,
-    _delete_answered,
-    _find,
-    find_near,
-    _count_all,
-    count_registry,
-    _forget,
-)

@@ -2,90 +2,43 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from doi_proxy.cache.entry import Entry, RegistryEntry
-from doi_proxy.cache.store import NearKeys, StoreStats
+from doi_proxy.cache.entry import Entry
+from doi_proxy.cache.store import RegistryRecords, StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.sqlite.file import WRITE_TIMEOUT, connect, find_cause, is_damage, translate_open_errors
-from doi_proxy.store.file import connect_to_read
 from doi_proxy.store.stored_entry import unpack
 
-#: Reads the first row of a query. Raises StoreError.
-ReadRow = Callable[[str, tuple[object, ...]], Any]
+if TYPE_CHECKING:
+    from doi_proxy.features.sqlite.store import SqliteStore
+
+#: Announced by each transaction that changes a record of Records, whichever it is. A name has no control characters.
+REGISTRY_CHANGED: Final = "\tregistry"
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The functions of the feature. Those that have a connection raise sqlite3.Error."""
+class Records(RegistryRecords, Protocol):
+    """What a feature has in the file beside the entries. Methods with a connection raise sqlite3.Error."""
 
-    #: Their table. A file has it after it was opened for writing.
-    table: str
-    #: Creates the tables that are missing.
-    create: Callable[[sqlite3.Connection], None]
-    #: Follows what a transaction writes, before it is committed: new entries, and keys whose entry it deleted.
-    follow: Callable[[sqlite3.Connection, Sequence[Entry], Sequence[str]], None]
-    #: The record of a key. Also raises DamagedEntry.
-    find: Callable[[ReadRow, str], RegistryEntry | None]
-    #: Of keys, the likeliest first, those with a record, and the keys of records before and after a key.
-    near: Callable[[sqlite3.Connection, str, Sequence[str]], tuple[list[str], list[str], list[str]]]
-    #: The number of records.
-    total: Callable[[ReadRow], object]
-    #: The number of names under a prefix with a record and no usable entry at a time. Blocks. Raises StoreError.
-    count: Callable[[Path, str, float], int]
-    #: Deletes the records under a prefix, and returns their number. Blocks. Raises StoreError.
-    forget: Callable[[Path, str, float], int]
+    def __init__(self, store: SqliteStore, rows: Rows, path: Path, clock: Callable[[], float]) -> None:
+        """The records in the file of a store. `clock` gives seconds since the epoch."""
 
+    @staticmethod
+    def create(connection: sqlite3.Connection) -> None:
+        """Create the tables that are missing. A file has them after it was opened for writing."""
 
-_KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"
+    def follow(self, connection: sqlite3.Connection, entries: Sequence[Entry], deleted: Sequence[str]) -> bool:
+        """Follow what a transaction writes: entries, and keys that it deletes. Returns whether a record has changed."""
 
+    def forget_recent(self) -> None:
+        """Forget what was read: a record has changed. Any thread may call it."""
 
-class NearSearch:
-    """One search at a time. The connection is opened by the first."""
-
-    def __init__(self, path: Path, records: Records | None) -> None:
-        self._path = path
-        self._records = records
-        self._lock = Lock()
-        self._connection: sqlite3.Connection | None = None
-
-    def find(self, key: str, candidates: Sequence[str]) -> NearKeys:
-        """See SearchableStore. Blocks. Raises StoreError."""
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = connect_to_read(self._path)
-                listed = json.dumps(candidates, ensure_ascii=False)
-                known = [
-                    known_key
-                    for (known_key,) in self._connection.execute(_KNOWN, (listed,))
-                    if isinstance(known_key, str)
-                ]
-                if self._records is None:
-                    return NearKeys(known)
-                records, before, after = self._records.near(self._connection, key, candidates)
-                return NearKeys(known, before, after, records)
-            except (sqlite3.Error, OSError, ValueError) as error:
-                self._close()
-                text = f"The names near {key!r} could not be read from {self._path}: {error}."
-                raise StoreError(text, cause=find_cause(error)) from error
-
-    def close(self) -> None:
-        """Close the connection, after a search that is under way."""
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def total(self) -> object:
+        """The number of records. Raises StoreError."""
 
 
 #: Rows read at a time by `pages`.
@@ -104,20 +57,16 @@ class Rows:
         clock: Callable[[], float],
         *,
         report_damage: Callable[[Exception], None],
-        records: Records | None = None,
     ) -> None:
-        """`report_damage` is called if SQLite finds that the file itself is damaged.
-
-        `records` answer names without an entry.
-        """
+        """`report_damage` is called if SQLite finds that the file itself is damaged."""
         self.connection = connection
         self._path = path
         self._clock = clock
         self._report_damage = report_damage
         self._failed_reads = 0
-        self._damaged_entries = 0
+        #: Reads of damaged entries and records.
+        self.damaged_entries = 0
         self._last_failure = ""
-        self._records = records
         #: The tables that the file is known to have.
         self._tables: set[str] = set()
 
@@ -128,16 +77,6 @@ class Rows:
             return None, 0.0
         data, last_used = row
         return self._unpack(key, data), last_used if isinstance(last_used, int | float) else 0.0
-
-    def find_record(self, key: str) -> RegistryEntry | None:
-        """The record that answers a key without an entry. Also raises DamagedEntry."""
-        if self._records is None or not self.has_table(self._records.table):
-            return None
-        try:
-            return self._records.find(self.row, key)
-        except DamagedEntry:
-            self._damaged_entries += 1
-            raise
 
     def pages(self, prefix: str) -> Iterator[list[Entry]]:
         """The entries before their hard expiry whose key begins with `prefix`, in order. Damaged ones are left out."""
@@ -152,12 +91,12 @@ class Rows:
                 return
             select, start = _AFTER, texts[-1][0]
 
-    def stats(self) -> StoreStats:
+    def stats(self, count_records: Callable[[], object] = int) -> StoreStats:
         """The state of the file."""
         failure = self._last_failure
         try:
             entries, size = self.row("SELECT entries, bytes FROM totals") or (0, 0)
-            records = self._count_records()
+            records = count_records()
         except StoreError:
             entries, size, records, failure = 0, 0, 0, self._last_failure
         if not (isinstance(entries, int) and isinstance(size, int) and isinstance(records, int)):
@@ -165,8 +104,8 @@ class Rows:
         detail = f"SQLite file {self._path}"
         if failure:
             detail += f"; {self._failed_reads} reads failed, the last one: {failure}"
-        if self._damaged_entries:
-            detail += f"; {self._damaged_entries} reads of damaged entries, which counted as misses"
+        if self.damaged_entries:
+            detail += f"; {self.damaged_entries} reads of damaged entries, which counted as misses"
         return StoreStats(entries, size, not failure, detail, records)
 
     def has_table(self, name: str) -> bool:
@@ -174,10 +113,6 @@ class Rows:
         if name not in self._tables and self.row("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)) is not None:
             self._tables.add(name)
         return name in self._tables
-
-    def _count_records(self) -> object:
-        has_some = self._records is not None and self.has_table(self._records.table)
-        return self._records.total(self.row) if self._records is not None and has_some else 0
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> Any:
         """The first row of a query."""
@@ -206,7 +141,7 @@ class Rows:
         try:
             entry = unpack(key, data)
         except DamagedEntry:
-            self._damaged_entries += 1
+            self.damaged_entries += 1
             raise
         return entry if entry is not None and entry.is_kept(self._clock()) else None
 

@@ -5,20 +5,29 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from doi_proxy.cache.entry import Entry
-from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, NearKeys, StoreStats
+from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.sqlite import file
 from doi_proxy.features.sqlite.file import StorePlace
-from doi_proxy.features.sqlite.rows import NearSearch, Records, Rows, read_note, try_notes, write_note
+from doi_proxy.features.sqlite.rows import (
+    REGISTRY_CHANGED,
+    Records,
+    Rows,
+    read_note,
+    try_notes,
+    write_note,
+)
 from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change, StoreBounds, write_batch
 from doi_proxy.store.file import READ_TIMEOUT, has_log
+
+Result = TypeVar("Result")
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0
@@ -38,7 +47,7 @@ class SqliteStore:
         max_bytes: int,
         find_freed: Callable[[], int] = int,
         gather: float = GATHER,
-        records: Records | None = None,
+        records: type[Records] | None = None,
         read_only: bool = False,
     ) -> None:
         """`max_bytes` limits the file and its log, without registry records. Beyond it, expired entries are evicted
@@ -49,8 +58,6 @@ class SqliteStore:
         self._path = path
         self._clock = clock
         self._bounds, self._find_freed = StoreBounds.divide(max_bytes), find_freed
-        self._records = records
-        self._near = NearSearch(path, self._records)
         self._note_failure = ""
         #: When `read_now` did not find a key. A request for a new name calls it first, then `get`.
         self._absent: dict[str, float] = {}
@@ -58,17 +65,19 @@ class SqliteStore:
         #: What was beside the file when it was opened to be read alone.
         self._beside = _find_log(path)
         if read_only:
-            self._rows = Rows(path, file.open_to_read(path), clock, report_damage=lambda _: None, records=records)
+            self._rows = Rows(path, file.open_to_read(path), clock, report_damage=lambda _: None)
+            self.registry = None if records is None else records(self, self._rows, path, clock)
             return
         file.prepare(path, clock(), None if records is None else records.create)
         with file.translate_open_errors(path, "for writing"), file.exclusive_lock(path), ExitStack() as opened:
             reading = opened.enter_context(closing(file.connect(path, timeout=READ_TIMEOUT)))
             self._place = StorePlace(path, reading)
-            self._rows = Rows(path, reading, clock, report_damage=self._place.report_damage, records=self._records)
+            self._rows = Rows(path, reading, clock, report_damage=self._place.report_damage)
             self._writing = opened.enter_context(closing(file.connect(path, timeout=file.WRITE_TIMEOUT)))
             for pragma in self._bounds.pragmas:
                 self._writing.execute(pragma)
             opened.pop_all()  # closed by `close` from now on, not at the end of this block
+        self.registry = None if records is None else records(self, self._rows, path, clock)
         self._writer = BatchWriter(
             self._write,
             gather=gather,
@@ -105,10 +114,8 @@ class SqliteStore:
         elif (change := writer.find(key)) is not None:
             return change.entry if change.entry is not None and change.entry.is_kept(now) else None
         entry, last_used = self._rows.find(key)
-        if entry is None:
-            return self._rows.find_record(key)
         # A use in the future was recorded before the clock was set back.
-        if writer is not None and abs(now - last_used) >= _USE_INTERVAL:
+        if entry is not None and writer is not None and abs(now - last_used) >= _USE_INTERVAL:
             writer.record_use(key, now)
         return entry
 
@@ -125,7 +132,7 @@ class SqliteStore:
         """See Store."""
         self._require_writer()
         try:
-            existed = self._read(key) is not None
+            existed = (self._read(key) or (self.registry and self.registry.find(key))) is not None
         except DamagedEntry:
             existed = True
         change = Change(key, None, announce, purged_at=self._clock() if announce else None)
@@ -140,14 +147,6 @@ class SqliteStore:
     async def announce(self, scope: str) -> None:
         """See Store."""
         self._submit(Change(scope, None, True))
-
-    async def forget_registry(self, prefix: str) -> int:
-        """See RecordStore."""
-        if self._records is None:
-            return 0
-        self._require_writer()
-        self._place.check()
-        return await asyncio.to_thread(self._records.forget, self._path, prefix, self._clock())
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store."""
@@ -169,31 +168,37 @@ class SqliteStore:
                 await asyncio.to_thread(try_notes, self._path)
         (newest,) = self._rows.row("SELECT coalesce(max(number), 0) FROM announcements") or (0,)
         missed = 0 if cursor is None else newest - int(cursor)
-        if missed > MAX_ANNOUNCEMENTS:
-            return Changes(str(newest), overrun=True)
         if missed <= 0:
             return Changes(str(newest))
+        if missed > MAX_ANNOUNCEMENTS:
+            self._forget_records()
+            return Changes(str(newest), overrun=True)
         rows = self._rows.rows(
             "SELECT key FROM announcements WHERE number > ? AND number <= ? ORDER BY number", (int(cursor or 0), newest)
         )
-        return Changes(str(newest), tuple(dict.fromkeys(key for (key,) in rows)), overrun=len(rows) != missed)
+        keys, overrun = dict.fromkeys(key for (key,) in rows), len(rows) != missed
+        if overrun or REGISTRY_CHANGED in keys:
+            self._forget_records()
+            keys.pop(REGISTRY_CHANGED, None)
+        return Changes(str(newest), tuple(keys), overrun=overrun)
 
-    async def count_registry(self, prefix: str) -> int:
-        """See RecordStore."""
-        if self._records is None:
-            return 0
-        await self.flush()
+    def _forget_records(self) -> None:
+        if self.registry is not None:
+            self.registry.forget_recent()
+
+    def is_deleting(self, key: str) -> bool:
+        """Whether a deletion of the key waits to be written."""
+        change = None if self._writer is None else self._writer.find(key)
+        return change is not None and change.entry is None
+
+    async def run_apart(self, work: Callable[[], Result], *, writes: bool = False) -> Result:
+        """Run work that opens the file again, in a thread. Raises StoreError."""
+        if writes:
+            self._require_writer()
         if self._writer is not None:
             self._place.check()
         with self._report_damage():
-            return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
-
-    async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
-        """See SearchableStore."""
-        if self._writer is not None:
-            self._place.check()
-        with self._report_damage():
-            return await asyncio.to_thread(self._near.find, key, candidates)
+            return await asyncio.to_thread(work)
 
     async def read_note(self, name: str) -> bytes | None:
         """See Store."""
@@ -211,7 +216,7 @@ class SqliteStore:
     async def stats(self) -> StoreStats:
         """See Store. `bytes` is the room of the entries, which `max_bytes` limits."""
         self._follow_log()
-        stats = self._rows.stats()
+        stats = self._rows.stats(int if self.registry is None else self.registry.total)
         if self._writer is None:
             return stats
         detail, error = stats.detail, self._writer.last_error
@@ -235,7 +240,6 @@ class SqliteStore:
             self._rows.connection.close()
             return
         await asyncio.to_thread(self._writer.close)
-        await asyncio.to_thread(self._near.close)
         with file.translate_open_errors(self._path, "for writing"):
             self._rows.connection.close()
             self._writing.close()
@@ -243,7 +247,7 @@ class SqliteStore:
     def _write(self, changes: list[Change], used: dict[str, float]) -> None:
         try:
             now, max_bytes = self._clock(), self._bounds.entries + self._find_freed()
-            write_batch(self._writing, changes, used, now=now, max_bytes=max_bytes, records=self._records)
+            write_batch(self._writing, changes, used, now=now, max_bytes=max_bytes, records=self.registry)
         except sqlite3.Error as error:
             if file.is_damage(error):
                 self._place.report_damage(error)

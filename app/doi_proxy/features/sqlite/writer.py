@@ -426,7 +426,7 @@ def write_batch(
 ) -> None:
     """Write changes and times of use, and evict entries beyond `max_bytes`. After sqlite3.Error nothing is written.
 
-    `records` follow what is written.
+    `records` follow what is written, and forget what they read if that changes one.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -439,8 +439,7 @@ def write_batch(
         entries = [entry for entry in admitted if entry.key not in proven]
         _put(connection, entries, now)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
-        if records is not None:
-            records.follow(connection, entries, gone)
+        has_changed = records is not None and records.follow(connection, entries, gone)
         _record_purges(connection, purged, now)
         announce(connection, [change.key for change in changes if change.announce or change.key in proven])
         connection.executemany(
@@ -451,6 +450,8 @@ def write_batch(
             connection.execute("UPDATE totals SET entries = entries")
         evict(connection, now, _count_size(connection) - max_bytes)
         connection.execute("COMMIT")
+        if has_changed and records is not None:
+            records.forget_recent()
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")

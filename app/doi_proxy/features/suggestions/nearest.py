@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -11,7 +12,7 @@ from typing import Final
 from cachetools import TTLCache
 
 from doi_names.name import HandleName
-from doi_proxy.cache.store import NearKeys, SearchableStore
+from doi_proxy.cache.store import NearKeys
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import PrefixDenied, StoreError
 from doi_proxy.resolver.resolver import Resolver
@@ -59,7 +60,7 @@ class NameSearch:
             return False
         if local is not None:
             return local.tombstone is None and local.is_registered
-        entry = await self._cache.get(name.key)
+        entry = await self._cache.find(name.key)
         return entry is not None and entry.answer.code is ResponseCode.SUCCESS
 
 
@@ -68,12 +69,10 @@ async def _find_keys(cache: TieredStore, key: str, candidates: Sequence[str]) ->
 
     A Valkey server is not searched: it would be a message of 50 kB for each page.
     """
-    found, store = NearKeys(), cache.store
-    if isinstance(store, SearchableStore):
-        try:
-            found = await store.find_near(key, candidates)
-        except StoreError:
-            found = NearKeys()  # a request that needs the store reports it
+    found = NearKeys()
+    if cache.registry is not None:
+        with suppress(StoreError):  # a request that needs the store reports it
+            found = await cache.registry.find_near(key, candidates)
     recent = cache.memory.list_known(candidates)
     return replace(found, known=list(dict.fromkeys([*found.known, *recent])))
 

@@ -1,0 +1,191 @@
+"""The registry records of a SQLite store as answers, which no upstream has confirmed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from sys import intern
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from doi_proxy.cache.entry import FOREVER, Entry, RegistryEntry
+from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.store import NearKeys
+from doi_proxy.errors import DamagedEntry
+from doi_proxy.features.registry import sqlite_blocks
+from doi_proxy.features.registry.sqlite_blocks import LAST, SELECT_BLOCK, RegistryRow, RegistryTable
+from doi_proxy.features.sqlite.file import translate_open_errors
+from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED, Rows
+from doi_proxy.features.sqlite.writer import announce
+from doi_proxy.store.file import connect_to_read
+from handle_protocol.referral import Answer, ResponseCode
+
+if TYPE_CHECKING:
+    from doi_proxy.features.sqlite.store import SqliteStore
+
+_TABLE: Final = "registry_blocks"
+_TOTAL: Final = "SELECT records FROM registry_total"
+_ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
+_KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"
+
+
+class RegistryAnswers:
+    """The records of one store. What was read lately is in memory until any process changes a record."""
+
+    def __init__(self, store: SqliteStore, rows: Rows, path: Path, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds since the epoch."""
+        self._store, self._rows = store, rows
+        self._path, self._clock = path, clock
+        self._recent = _Recent(clock)
+
+    @staticmethod
+    def create(connection: sqlite3.Connection) -> None:
+        """See doi_proxy.features.sqlite.rows.Records."""
+        sqlite_blocks.create_tables(connection)
+
+    def peek(self, key: str) -> Entry | None:
+        """See RegistryRecords."""
+        return self._recent.entries.peek(key)
+
+    def find(self, key: str) -> Entry | None:
+        """See RegistryRecords. Also raises DamagedEntry."""
+        if self._store.is_deleting(key):
+            return None
+        # What another thread or process changes meanwhile must not come into the memory that follows.
+        recent = self._recent
+        found = recent.entries.peek(key)
+        if found is None and self._rows.has_table(_TABLE):
+            try:
+                row = self._find_row(recent, key)
+            except DamagedEntry:
+                self._rows.damaged_entries += 1
+                raise
+            if row is not None:
+                found = to_entry(row)
+                recent.entries.admit(found)
+        return found
+
+    def _find_row(self, recent: _Recent, key: str) -> RegistryRow | None:
+        lines = recent.find_block(key)
+        if lines is None:
+            block = self._rows.row(SELECT_BLOCK, (key,))
+            lines = () if block is None else recent.unpack_block(block[0], block[2])
+        return sqlite_blocks.find_row(key, lines)
+
+    def forget_recent(self) -> None:
+        """Forget what was read: a record has changed. Any thread may call it."""
+        self._recent = _Recent(self._clock)
+
+    def follow(self, connection: sqlite3.Connection, entries: Sequence[Entry], deleted: Sequence[str]) -> bool:
+        """Delete what a transaction has made void, and announce that. Returns whether there was any.
+
+        A purge deletes the record too, and a "not found" of the upstream wins over what an agency's file says. Raises
+        sqlite3.Error.
+        """
+        absent = [entry.key for entry in entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
+        was_known = sqlite_blocks.delete(connection, [*deleted, *absent]) > 0
+        if was_known:
+            announce(connection, (REGISTRY_CHANGED,))
+        return was_known
+
+    def total(self) -> object:
+        """The number of records. Raises StoreError."""
+        (records,) = (self._rows.row(_TOTAL) if self._rows.has_table(_TABLE) else None) or (0,)
+        return records
+
+    async def forget(self, prefix: str) -> int:
+        """See RegistryRecords."""
+
+        def work() -> int:
+            with RegistryTable(self._path, now=self._clock()) as table:
+                return table.forget_prefix(prefix)
+
+        gone = await self._store.run_apart(work, writes=True)
+        self.forget_recent()
+        return gone
+
+    async def count(self, prefix: str) -> int:
+        """See RegistryRecords."""
+        await self._store.flush()
+        return await self._store.run_apart(partial(count_registry, self._path, prefix, self._clock()))
+
+    async def find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
+        """See RegistryRecords."""
+        return await self._store.run_apart(partial(find_near_keys, self._path, key, candidates))
+
+
+class _Recent:
+    """What was read since a record has changed: the entries that were asked for, and the last blocks as lines."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        # About 20,000 entries.
+        self.entries = MemoryStore(16 * 2**20, clock=clock)
+        self._blocks: dict[str, Sequence[bytes]] = {}
+
+    def find_block(self, key: str) -> Sequence[bytes] | None:
+        """The lines of the block that has a key between its first and its last one, if it was read lately."""
+        head = key.encode(errors="surrogatepass") + b"\t"
+        return next((lines for first, lines in self._blocks.items() if first <= key and head <= lines[-1]), None)
+
+    def unpack_block(self, first: str, data: object) -> Sequence[bytes]:
+        """The lines of a block. Raises DamagedEntry."""
+        lines = self._blocks.get(first) or sqlite_blocks.unpack_lines(first, data)
+        if first not in self._blocks and lines:
+            # A list has the names of a few prefixes in turn.
+            if len(self._blocks) >= 8:
+                del self._blocks[next(iter(self._blocks))]
+            self._blocks[first] = lines
+        return lines
+
+
+def to_entry(row: RegistryRow) -> RegistryEntry:
+    """The record as an entry that is never fresh and always usable. It has the values that the file is known to give.
+
+    The timestamp of the URL value is the date of the record. The HS_ADMIN value is not known, so it is left out.
+    """
+    key, date, agency, url = row
+    # The TTL of a URL value, in seconds: the default of the handle system. The record is confirmed before it counts.
+    value = {
+        "index": 1,
+        "type": "URL",
+        "data": {"format": "string", "value": url},
+        "ttl": 86_400,
+        "timestamp": datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    answer = Answer(ResponseCode.SUCCESS, msgspec.json.encode([value]))
+    return RegistryEntry(key, answer, float(date), 0.0, FOREVER, intern(agency))
+
+
+def count_registry(path: Path, prefix: str, now: float) -> int:
+    """The number of names under a prefix that have a registry record and no usable entry. `now` is in seconds.
+
+    It blocks the caller's thread. Raises StoreError.
+    """
+    bounds = (prefix, prefix + LAST)
+    with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'registry_blocks'").fetchone() is None:
+            return 0
+        if prefix:
+            records = sqlite_blocks.count(connection, prefix)
+        else:
+            (records,) = connection.execute(_TOTAL).fetchone() or (0,)
+        entries, both = connection.execute(_ENTRIES, (*bounds, now)), 0
+        # Entries that are compared with the registry records at a time.
+        while page := entries.fetchmany(5_000):
+            both += sqlite_blocks.count_known(connection, [key for (key,) in page if isinstance(key, str)])
+        return max(0, int(records) - both)
+
+
+def find_near_keys(path: Path, key: str, candidates: Sequence[str]) -> NearKeys:
+    """See RegistryRecords. It blocks the caller's thread. Raises StoreError."""
+    with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
+        listed = json.dumps(candidates, ensure_ascii=False)
+        known = [known for (known,) in connection.execute(_KNOWN, (listed,)) if isinstance(known, str)]
+        records, before, after = sqlite_blocks.find_near(connection, key, candidates)
+        return NearKeys(known, before, after, records)
