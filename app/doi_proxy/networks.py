@@ -20,8 +20,6 @@ from doi_proxy.web.request_path import read_address
 
 #: Networks in one list.
 MAX_NETWORKS: Final = 100_000
-#: The largest list. A line of a network takes less than 50 bytes.
-_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 #: The networks that have every client.
@@ -65,7 +63,8 @@ class NetworkList:
 def read_network_file(path: Path) -> str:
     """Read the text of a file of networks. Raises ConfigurationError with the file."""
     try:
-        return read_regular(path, _MAX_BYTES).decode("utf-8-sig")
+        # The largest list. A line of a network takes less than 50 bytes.
+        return read_regular(path, 16 * 1024 * 1024).decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(f"{path}: the list of networks cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -151,8 +150,6 @@ SPECIAL: Final = {
 }
 #: A gateway turns its addresses into IPv4 addresses (RFC 6052, section 2.1).
 _NAT64: Final = IPv6Network("64:ff9b::/96")
-#: The interface identifiers of ISATAP before their IPv4 address (RFC 5214, section 6.1).
-_ISATAP: Final = (0x0000_5EFE, 0x0200_5EFE)
 _32_BITS: Final = 0xFFFF_FFFF
 #: Addresses whose answer is remembered. One takes about 10 us.
 _CACHED_ADDRESSES: Final = 1_024
@@ -198,7 +195,8 @@ def is_public(address: Address) -> bool:
     inside = _find_inside(address)
     if inside is not None:
         return is_public(inside)
-    is_isatap = address.version == 6 and int(address) >> 32 & _32_BITS in _ISATAP
+    # The interface identifiers of ISATAP before their IPv4 address (RFC 5214, section 6.1).
+    is_isatap = address.version == 6 and int(address) >> 32 & _32_BITS in (0x0000_5EFE, 0x0200_5EFE)
     return not is_isatap and str(address) not in _special_networks()
 
 

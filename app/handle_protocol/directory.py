@@ -115,7 +115,6 @@ class ServiceCache:
 
 
 _LATE: Final = "The service of a prefix could not be looked up in time."
-_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 
 
 @dataclass(slots=True)
@@ -269,7 +268,8 @@ class Directory:
                 response = await self._root.query(question, is_needed=self._services.is_empty)
             else:
                 response = await self._ask_service(service, question)
-            if response.code not in _REFERRALS or not isinstance(response.body, Values):
+            is_referral = response.code in (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
+            if not is_referral or not isinstance(response.body, Values):
                 return response
             lead = referral.read_referral(response.body.values, self._clock())
             if lead is None:

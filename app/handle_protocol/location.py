@@ -47,9 +47,6 @@ REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 MAX_WEIGHT: Final = 1e12
 
 
-_LOCATION_TAGS: Final = frozenset({"location", "loc_template"})
-
-
 class MalformedLocations(Exception):
     """The value cannot be parsed and is ignored. The message gives the reason."""
 
@@ -214,7 +211,7 @@ def read_locations(xml: str, most: int = MAX_LOCATIONS) -> Locations:
     includes, namespaces = [*split_handles(root.get("include"))], [*split_handles(root.get("includeNamespace"))]
     for child in islice(root, MAX_ELEMENTS):
         tag = local_name(child)
-        if tag in _LOCATION_TAGS:
+        if tag in {"location", "loc_template"}:
             if len(items) == most:
                 continue
             items.append(Location(tuple((str(key), str(value)) for key, value in child.attrib.items())))

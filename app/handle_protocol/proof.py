@@ -23,9 +23,6 @@ MAX_PROOF_BYTES: Final = 64 * 1024
 MAX_ANSWERS: Final = 40
 
 
-_SMALLEST_ANSWER: Final = 8
-
-
 def join_proofs(first: Iterable[SignedAnswer], second: Iterable[SignedAnswer]) -> tuple[SignedAnswer, ...]:
     """The answers of two proofs, each once."""
     return tuple(dict.fromkeys((*first, *second)))
@@ -40,7 +37,7 @@ def encode_proof(answers: Sequence[SignedAnswer]) -> bytes | None:
 def decode_proof(data: bytes) -> tuple[SignedAnswer, ...]:
     """The answers of a proof. Raises MalformedMessage."""
     reader = FieldReader(data, "proof")
-    count = reader.count(_SMALLEST_ANSWER, MAX_ANSWERS)
+    count = reader.count(8, MAX_ANSWERS)  # two empty strings
     answers = tuple(SignedAnswer(reader.string(), reader.string()) for _ in range(count))
     reader.finish()
     return answers

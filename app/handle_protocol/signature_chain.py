@@ -95,9 +95,6 @@ def _verify(response: Response, root: HandleService) -> None:
 
 
 _HASHES: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
-#: RSA and DSA with SHA-256, as the reference software signs.
-_ALGORITHMS: Final = ("RS256", "DS256")
-_PARTS: Final = 3
 T = TypeVar("T")
 
 
@@ -213,10 +210,11 @@ def _read_token(text: str, claims: type[T]) -> tuple[T, bytes, bytes]:
     """The claims of a token, the bytes that are signed, and the signature. Raises ValueError."""
     parts = text.strip().split(".")
     # RFC 7515, section 7.1: header, payload and signature, with dots between them.
-    if len(parts) != _PARTS:
+    if len(parts) != 3:
         raise ValueError("it is not a JSON Web Signature of three parts")
     header, payload, signature = parts
-    if msgspec.json.decode(_decode(header), type=_Header).alg not in _ALGORITHMS:
+    # RSA and DSA with SHA-256, as the reference software signs.
+    if msgspec.json.decode(_decode(header), type=_Header).alg not in ("RS256", "DS256"):
         raise ValueError("its algorithm is not RS256 or DS256")
     return msgspec.json.decode(_decode(payload), type=claims), f"{header}.{payload}".encode(), _decode(signature)
 
@@ -244,9 +242,6 @@ def _to_wire(value: Mapping[str, Any]) -> Value:
 
 
 MAX_CERTIFICATES: Final = 5
-_MAX_CANDIDATES: Final = 10
-#: The handles whose key is that of the root.
-_ROOT_HANDLES: Final = ("0.0/0.0", "0.NA/0.NA")
 _ERRORS: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 State = Literal["valid", "partial", "expired", "unproven", "broken"]
 #: From the best to the worst. The worst of several signatures counts.
@@ -285,7 +280,7 @@ def read_signatures(record: Record) -> list[ValueSignature] | None:
 
 def is_root(issuer: str) -> bool:
     """Whether the root issued a certificate or a signature."""
-    return handle_of(issuer).upper() in _ROOT_HANDLES
+    return handle_of(issuer).upper() in ("0.0/0.0", "0.NA/0.NA")
 
 
 def handle_of(reference: str) -> str:
@@ -300,7 +295,7 @@ def find_certificate(record: Record, subject: str, place: str) -> SignedCertific
     `place` is one value of the record ("401:10.1000/certs"), or its handle: then the certificate that was issued last.
     """
     index = place.partition(":")[0] if handle_of(place) != place else ""
-    candidates = record.of_type("HS_CERT")[:_MAX_CANDIDATES]
+    candidates = record.of_type("HS_CERT")[:10]
     # Digits of an index: those of 2^31 - 1.
     if 0 < len(index) <= 10 and int(index):
         candidates = tuple(value for value in record.values if value.index == int(index))[:1]

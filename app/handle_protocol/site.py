@@ -235,7 +235,6 @@ class Root:
 
 #: The description of the site in the archive that a server's setup makes for its registrar. The first one counts.
 _MEMBERS: Final = ("siteinfo.json", "siteinfo.bin")
-_ENCRYPTED: Final = 1
 _ERRORS: Final = (BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, StructError, ValueError, zlib.error)
 
 
@@ -252,7 +251,7 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
             member = next((members[name] for name in _MEMBERS if name in members), None)
             if member is None:
                 raise InvalidSite(f"the archive has no {' and no '.join(_MEMBERS)}")
-            if member.flag_bits & _ENCRYPTED or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            if member.flag_bits & 1 or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                 raise InvalidSite(f"{member.filename[:100]!r} is encrypted or compressed by an unusual method")
             with archive.open(member) as file:
                 found = file.read(most + 1)
@@ -263,8 +262,6 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
     return found
 
 
-_HASH_BYTES: Final = 4
-_MAX_PORT: Final = 65_535
 #: Servers whose interfaces are kept ready for queries. One takes about 2 kB; a hostile one has a key as long as a site
 #: value can be, 64 KiB.
 _CACHED_SERVERS: Final = 256
@@ -338,7 +335,7 @@ def _hash(handle: bytes, option: int) -> int:
     # RFC 3651 takes all bytes of the digest. Its erratum and the servers take the last four. `upper` changes ASCII
     # letters alone, as the servers do.
     digest = hashlib.md5(part.upper(), usedforsecurity=False).digest()
-    return abs(int.from_bytes(digest[-_HASH_BYTES:], "big", signed=True))
+    return abs(int.from_bytes(digest[-4:], "big", signed=True))
 
 
 def rank_candidates(
@@ -426,4 +423,4 @@ def _list_interfaces(
 
 def _is_usable(interface: site_value.Interface) -> bool:
     is_known = interface.protocol in site_value.TransportProtocol.__members__.values()
-    return is_known and bool(interface.purpose & site_value.Purpose.QUERY) and 0 < interface.port <= _MAX_PORT
+    return is_known and bool(interface.purpose & site_value.Purpose.QUERY) and 0 < interface.port <= 65_535

@@ -264,10 +264,6 @@ T = TypeVar("T")
 #: the event loop 15 ms. Records in use are below 10 kB.
 MAX_VALUES: Final = 1_000
 MAX_VALUES_BYTES: Final = 262_144
-#: Limits per process: the number of records, and the bytes of their JSON. The worst records, lists of networks with
-#: 6 bytes of JSON and 300 bytes of memory each, take 100 MB in all. Usual records take less than 4 MB.
-MAX_CACHED_RECORDS: Final = 1_024
-MAX_CACHED_BYTES: Final = 2 * 1024 * 1024
 _values_array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -371,5 +367,7 @@ class RecordCache:
         return record
 
 
-#: A pure function with a cache that all callers share: a service reads the same record several times in a row.
-parse_record: Final = RecordCache(MAX_CACHED_RECORDS, MAX_CACHED_BYTES).parse
+#: A pure function with a cache that all callers share: a service reads the same record several times in a row. Limits
+#: per process: the number of records, and the bytes of their JSON. The worst records, lists of networks with 6
+#: bytes of JSON and 300 bytes of memory each, take 100 MB in all. Usual records take less than 4 MB.
+parse_record: Final = RecordCache(1_024, 2 * 1024 * 1024).parse

@@ -247,7 +247,6 @@ _LATEX_ESCAPE: Final = re.compile(
 _LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-", "slash": "/"}
 #: RFC 8259, section 7 (JSON), also of a slash, and the same with two digits (ECMAScript, HexEscapeSequence).
 _ESCAPE: Final = re.compile(r"\\{1,4}(?:u([0-9a-f]{4})|x([0-9a-f]{2})|(/)(?=[^\s\\]))", re.IGNORECASE)
-_SURROGATES: Final = range(0xD800, 0xE000)
 _BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
 _BREAK_TAG: Final = re.compile(r"<wbr\s?/?>", re.IGNORECASE)
 #: Elements of HTML and JATS that change how a part of a name looks. Superscripts are footnotes.
@@ -294,7 +293,7 @@ def _write_escaped_character(escape: re.Match[str]) -> str:
     if escape[3]:
         return "/"
     code = int(escape[1] or escape[2], 16)
-    character = chr(code) if code not in _SURROGATES else "\ufffd"
+    character = chr(code) if code not in range(0xD800, 0xE000) else "\ufffd"
     return character if character.isprintable() else " "
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from doi_proxy.upstream.source import Source
 
 
-_SQLITE: Final = "sqlite:///"
 #: Longest time for the check of the store, and of one upstream, in seconds.
 _DEADLINE: Final = 15.0
 #: Memory tier of a check, in bytes.
@@ -101,7 +100,9 @@ def find_store_failure(inspection: CoreInspection) -> Iterator[Finding]:
     url = inspection.settings.store_url
     if _is_missing(url):
         return
-    failure = _find_failure(_try_store(inspection.settings, contacts=not inspection.offline or url.startswith(_SQLITE)))
+    failure = _find_failure(
+        _try_store(inspection.settings, contacts=not inspection.offline or url.startswith("sqlite:///"))
+    )
     if failure:
         source = inspection.source("store_url")
         yield Finding("error", source, f"{redact(url)}: {failure.rstrip('.')}", "start the store, or correct store_url")

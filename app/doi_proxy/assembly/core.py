@@ -187,7 +187,6 @@ MAX_UPSTREAMS: Final = 100
 #: The longest first pause after a 429 or 503 with Retry-After, in seconds. It doubles with each further one, up to an
 #: hour, until the upstream answers.
 FIRST_PAUSE: Final = 60.0
-_LONGEST_PAUSE: Final = 3_600.0
 #: Upstream queries of one client that can wait, twice as many as the default budget admits while they wait. One more is
 #: answered 429.
 MOST_WAITING: Final = 100
@@ -221,7 +220,7 @@ class _Upstreams:
         api = _open_api(settings, url, context)
         health = UpstreamHealth(
             Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
-            Pause(FIRST_PAUSE, _LONGEST_PAUSE),
+            Pause(FIRST_PAUSE, 3_600.0),
             _upstream_log(settings, number, url),
         )
         record = observers.upstream(number) if observers.upstream else None

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -31,7 +31,7 @@ from doi_proxy.system.options import Settings
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.languages import TextFolder
 from doi_proxy.web.redirect import Face, Gate
-from doi_proxy.web.request_path import STATIC_PATH, Header, Paths
+from doi_proxy.web.request_path import STATIC_PATH, Paths
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Part, UpstreamKind
@@ -168,10 +168,6 @@ def fold_parts(core: Core, found: Sequence[Part]) -> Opened:
     return Opened(core, fold_stages(found), of(Section), of(Service), of(OperatorGate), of(Listener))
 
 
-#: A browser can open an SVG logo as a page. Under this policy it loads nothing and runs nothing.
-_FILE_POLICY: Final[Header] = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
-
-
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -229,5 +225,8 @@ def _add_files(app: FastAPI, face: Face) -> None:
         file = face.pages.files.get(request.scope["path"])
         if file is None:
             return no_file(face, request)
-        headers = text_headers(STATIC_FILE, _FILE_POLICY)
+        # A browser can open an SVG logo as a page. Under this policy it loads nothing and runs nothing.
+        headers = text_headers(
+            STATIC_FILE, (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
+        )
         return Response(file.content, media_type=file.media_type, headers=headers)

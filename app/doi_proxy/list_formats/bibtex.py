@@ -36,12 +36,9 @@ MAX_PART_CHARACTERS: Final = 16_384
 MAX_FIELDS: Final = 2_000
 #: Limit of the value of a field, in characters. The rest is ignored.
 _MAX_VALUE_CHARACTERS: Final = 32_768
-_MAX_STRING_CHARACTERS: Final = 256
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
 _ANY_FIELD: Final = re.compile(r"(?:^|[,{\n])[^\S\n]{0,40}([A-Za-z][\w-]{0,40})\s{0,8}=(?=\s{0,80}[{\"\w])")
-#: Fields whose names are mostly those of other works.
-_DISTANT: Final = frozenset({"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"})
 #: The fields of an archive's identifier, and those that name the archive (biblatex, section 3.14.7).
 _EPRINT: Final = re.compile(r"(?<![\w-])(?:archiveprefix|eprinttype)\s{0,8}=\s{0,8}[{\"]?\s{0,8}arxiv", re.IGNORECASE)
 #: The beginning of an entry, with its citation key.
@@ -59,7 +56,6 @@ _PLAIN: Final = re.compile(r"[^\s\\{}$]*+")
 _TEX: Final = re.compile(
     r"\\(?P<escaped>[_%&#$<>])|\$(?P<math>[<>])\$|\\text(?P<word>less|greater|underscore)\b\s*(?:\{\})?"
 )
-_TEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_"}
 _TEX_COMMAND: Final = re.compile(r"\\(?:url|href|nolinkurl|path|ensuremath|text\w{2}|mbox)\s*\{")
 _WHITE_SPACE: Final = re.compile(r"\s+")
 
@@ -116,7 +112,7 @@ class BibtexReader(LineReader):
         # Abbreviations of a file that are kept, and the characters of each.
         if abbreviation and len(self._strings) < 2_000:
             value, _ = _read_value(text, abbreviation.end(), _Ends(text), self._strings)
-            self._strings[abbreviation[1].lower()] = value[:_MAX_STRING_CHARACTERS]
+            self._strings[abbreviation[1].lower()] = value[:256]
 
     def _read_part(self) -> list[ReadItem]:
         """The names in the `doi` fields of a part. Its other fields are kept until the end of the entry."""
@@ -155,7 +151,9 @@ class BibtexReader(LineReader):
             text = (prefix + value if name == "eprint" else value)[: self._room]
             self._room -= len(text)
             if text:
-                self._fields.append(SearchedField(name, text, line, name in _DISTANT))
+                # Fields whose names are mostly those of other works.
+                distant = {"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"}
+                self._fields.append(SearchedField(name, text, line, name in distant))
 
     def _finish(self) -> list[ReadItem]:
         names = self._read_part()
@@ -259,7 +257,8 @@ def _strip_tex(text: str) -> str:
 def _read_tex(text: str) -> str:
     """The text without the TeX commands and braces that occur in names."""
     text = _TEX_COMMAND.sub("{", text)
-    text = _TEX.sub(lambda match: match["escaped"] or match["math"] or _TEX_WORDS[match["word"]], text)
+    words = {"less": "<", "greater": ">", "underscore": "_"}
+    text = _TEX.sub(lambda match: match["escaped"] or match["math"] or words[match["word"]], text)
     return text.replace("{", "").replace("}", "")
 
 
@@ -344,9 +343,6 @@ def _item(
     return lines.ListItem(name.text, field.line, entry.key, entry.echo, entry.entry, name, note)
 
 
-_MAX_FIELD_CHARACTERS: Final = 16_384
-
-
 @dataclass(frozen=True, slots=True)
 class TagFormat:
     """How a format writes a field, and what its tags mean. `field` has the groups of the tag and of the value."""
@@ -411,7 +407,7 @@ class _Reference:
         self.shown = first
         self.names: list[ListItem] = []
         self.fields: list[SearchedField] = []
-        self.room = _MAX_FIELD_CHARACTERS
+        self.room = 16_384
         self.cited = ""
         self.has_name = False
 

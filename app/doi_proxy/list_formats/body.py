@@ -33,8 +33,6 @@ from doi_proxy.web.responses import Receive
 _PIECE_BYTES: Final = 1_024
 #: Characters of a text that are encoded in one turn of the event loop.
 _BLOCK_CHARACTERS: Final = 32_768
-#: "" is a body without a charset. US-ASCII is a part of UTF-8.
-_CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
 _MAX_SHOWN_CHARACTERS: Final = 80
 
 
@@ -71,7 +69,6 @@ class BodyFormat:
 
 #: The usual media type of each format.
 LIST_TYPES: Final = tuple(form.media_types[0] for form in FORMATS)
-_SHOWN: Final = 80
 
 #: The body of a request with a list, in the OpenAPI document.
 LIST_BODY: Final[dict[str, Any]] = {
@@ -104,7 +101,7 @@ def read_body_format(
     media_type = read_content_type(content_type, supported)
     encoding = (content_encoding or "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
-        raise UnsupportedBody(f"The body has Content-Encoding: {encoding[:_SHOWN]}; send it as it is, or as gzip.")
+        raise UnsupportedBody(f"The body has Content-Encoding: {encoding[:80]}; send it as it is, or as gzip.")
     return BodyFormat(media_type, encoding != "identity", *columns)
 
 
@@ -310,7 +307,8 @@ def read_content_type(content_type: str | None, supported: Iterable[str]) -> str
         shown = sent[:_MAX_SHOWN_CHARACTERS] or "without a media type"
         raise UnsupportedBody(f"The body is {shown}; send it as {', '.join(types[:-1])} or {types[-1]}.")
     charset = (content_type or "").lower().partition("charset=")[2].partition(";")[0].strip(' "')
-    if charset not in _CHARSETS:
+    # "" is a body without a charset. US-ASCII is a part of UTF-8.
+    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
         raise UnsupportedBody(f"The body is in the encoding {charset[:_MAX_SHOWN_CHARACTERS]}; send it in UTF-8.")
     return media_type
 

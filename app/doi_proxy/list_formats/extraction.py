@@ -107,10 +107,6 @@ async def find_names_of(pieces: AsyncIterable[str], hold_turn: HoldTurn) -> Asyn
             yield found
 
 
-#: Names of a reference that are kept before they are passed on: a paragraph of a document can have 200,000.
-_MAX_NAMES: Final = 1_000
-
-
 @dataclass(frozen=True, slots=True)
 class ReadReference:
     """The place of a reference in its text, and the names that begin in it."""
@@ -138,7 +134,9 @@ async def read_references(
             found: list[FoundName] = []
             while following is not None and begin + following.start < stop:
                 found.append(_move(following, begin))
-                if len(found) == _MAX_NAMES:
+                # Names of a reference that are kept before they are passed on: a paragraph of a document can have
+                # 200,000.
+                if len(found) == 1_000:
                     yield ReadReference(start, stop, tuple(found))
                     covered, found = found[-1].end, []
                 following = await anext(names, None)

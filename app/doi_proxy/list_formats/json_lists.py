@@ -47,7 +47,6 @@ _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 _NAME: Final = re.compile(r"10\.[0-9]{4,9}[0-9.]{0,40}(?:/|%2f)", re.IGNORECASE | re.ASCII)
 #: A text inside a formula: ="10.1000/182", =HYPERLINK("https://doi.org/10.1000/182";"10.1000/182").
 _FORMULA_TEXT: Final = re.compile(r'"([^"]*)"')
-_SEPARATORS: Final = (",", ";", "\t")
 _MESSAGE_CHARACTERS: Final = 40
 _LONE_RETURN: Final = "it has a carriage return without a line feed; save the list with line ends of Windows or Unix"
 
@@ -130,7 +129,7 @@ class ColumnReader(LineReader):
             self._separator = chosen[1]
             return []
         if is_head:
-            self._separator = self._separator or max(_SEPARATORS, key=record.count)
+            self._separator = self._separator or max((",", ";", "\t"), key=record.count)
         try:
             cells = next(csv.reader([record], delimiter=self._separator), [])
         except csv.Error as error:
@@ -216,7 +215,6 @@ def _find_cell(cells: list[str], index: int) -> str:
 
 #: Brackets that may be open inside one value. Deeper values are refused before they are parsed.
 MAX_DEPTH: Final = 32
-_BLOCK_BYTES: Final = 1_024
 #: The bytes that decide where a value ends, outside and inside strings (RFC 8259, sections 4, 5 and 7).
 _OUTSIDE: Final = re.compile(rb'["\[\]{},]')
 _INSIDE: Final = re.compile(rb'["\\]')
@@ -226,7 +224,6 @@ _MAX_HEAD_BYTES: Final = 65_536
 #: The members that hold the works of an answer: of Crossref, DataCite, OpenAlex, Scopus, Springer Nature, Europe PMC,
 #: Solr, Elasticsearch and Better BibTeX. Each is at most in one other object.
 _LISTS: Final = frozenset({b"items", b"data", b"results", b"result", b"records", b"entry", b"docs", b"hits", b"works"})
-_MAX_LIST_DEPTH: Final = 2
 _TOKEN: Final = re.compile(
     rb'"((?:[^"\\]|\\.){0,64}+)"(?:\s{0,32}:\s{0,32}(\[)?)?|"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL
 )
@@ -239,7 +236,6 @@ _DISTANT: Final = frozenset(
         "related_identifiers", "cited-by", "citations", "referenced_works", "related_works", "update-to",
     }
 )  # fmt: skip
-_KEYS: Final = ("citation-key", "citekey", "id", "key")
 #: Everything before the first escape of a surrogate without its other half, and that escape (RFC 8259, section 7).
 _LONE_SURROGATE: Final = re.compile(
     rb"(?:[^\\]++|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?!u[dD][89a-fA-F]).)*+(\\u[dD][89a-fA-F]..)", re.DOTALL
@@ -272,7 +268,7 @@ class JsonListReader:
         self._is_open = self._is_closed = False
         #: Whether the list is an object, and the bytes of it after which its array is searched again.
         self._is_object = False
-        self._next_search = _BLOCK_BYTES
+        self._next_search = 1_024
 
     def feed(self, data: bytes) -> list[ReadItem]:
         """See ListReader."""
@@ -411,7 +407,7 @@ def _find_list(head: bytes) -> int | None:
         elif token[0] in (b"}", b"]"):
             depth -= 1
         elif token[2]:
-            if depth <= _MAX_LIST_DEPTH and token[1].lower() in _LISTS:
+            if depth <= 2 and token[1].lower() in _LISTS:
                 return token.end()
             depth += 1
     return None
@@ -473,7 +469,7 @@ def _find_name(value: dict[str, Any], work: dict[str, Any]) -> str | None:
 
 def _find_key(value: dict[str, Any]) -> str | None:
     """The citation key or the identifier of a work."""
-    for name in _KEYS:
+    for name in ("citation-key", "citekey", "id", "key"):
         key = value.get(name)
         if isinstance(key, (str, int)) and not isinstance(key, bool) and 0 < len(str(key)) <= MAX_EXCERPT:
             return str(key)

@@ -203,7 +203,6 @@ MAX_BYTES: Final = 100 * 1024**4
 UNIX_ADDRESS: Final = re.compile(r"unix:/[!-~]{1,106}")
 #: A host and a port.
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
-_MAX_PORT: Final = 65_535
 
 
 class Departed(NamedTuple):
@@ -330,7 +329,7 @@ def flag_of(name: str) -> str:
 def is_host_and_port(address: str) -> bool:
     """Whether an address has the form `host:port`, with an IPv6 address in brackets."""
     found = _HOST_AND_PORT.fullmatch(address)
-    return found is not None and int(found["port"]) <= _MAX_PORT
+    return found is not None and int(found["port"]) <= 65_535
 
 
 def require_host(url: str) -> None:

@@ -115,8 +115,6 @@ class HttpConnection(StreamConnection[HttpAnswer]):
         self.finish(self._current)
 
 
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_CONNECTED: Final = 200
 _MAX_DETAIL: Final = 200
 
 
@@ -208,7 +206,7 @@ class Egress:
             authority = write_authority(host, port)
             request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{proxy.field}\r\n"
             status = (await outer.exchange(request.encode("latin-1"))).status
-            if status != _CONNECTED or outer.transport is None:
+            if status != 200 or outer.transport is None:
                 raise ServerUnreachable(detail=f"the egress proxy answered CONNECT with status {status}")
             inner = HttpConnection(self._max_bytes)
             transport = await asyncio.get_running_loop().start_tls(
@@ -255,12 +253,14 @@ def _read_proxy(url: str) -> EgressProxy:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = f"Basic {b64encode(pair.encode()).decode('ascii')}"
     return EgressProxy(
-        parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.scheme == "https", authorization
+        parts.hostname or "",
+        parts.port or {"http": 80, "https": 443}[parts.scheme],
+        parts.scheme == "https",
+        authorization,
     )
 
 
 MESSAGE: Final = "application/x-hdl-message"
-_SUCCESS: Final = 200
 #: A host name in a site value comes from the network, and must not add fields to the request.
 _HOST: Final = re.compile(rb"[A-Za-z0-9_.:\[\]-]{1,255}")
 
@@ -343,7 +343,7 @@ class TunnelTransport:
 
     def _read(self, answer: HttpAnswer, message: bytes) -> bytes:
         headers = answer.headers
-        if answer.status != _SUCCESS:
+        if answer.status != 200:
             field = headers.get(b"retry-after")
             raise ServerRefused(
                 f"The handle server refused to answer, with HTTP status {answer.status}.",

@@ -12,7 +12,6 @@ from handle_protocol.errors import HandleProtocolError, ServerUnreachable
 from handle_protocol.site import Candidate, Endpoint
 from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope
 
-_MAX_REASON: Final = 200
 #: Where the request id is in an envelope.
 REQUEST_ID: Final = slice(8, 12)
 
@@ -57,7 +56,7 @@ def translate_socket_error(error: Exception) -> errors.HandleProtocolError:
     """Translate the error of a socket."""
     if isinstance(error, TimeoutError):
         return errors.ServerTimeout("The handle server did not answer in time.")
-    return errors.ServerUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_REASON])
+    return errors.ServerUnreachable(detail=f"{type(error).__name__}: {error}"[:200])
 
 
 Answer = TypeVar("Answer")

@@ -37,8 +37,6 @@ _ENVELOPE: Final = Struct(">BBBBIIII")
 ENVELOPE_BYTES: Final = _ENVELOPE.size
 # RFC 3652 has two bytes of flags. Servers use one, with the suggested major version in its low bits.
 _TRUNCATED: Final = 0x20
-_ENCRYPTED: Final = 0x40
-_SUGGESTED_MAJOR: Final = 0x03
 #: A site serial number that the client does not know.
 UNKNOWN_SERIAL: Final = 0xFFFF
 _HEADER: Final = Struct(">IIIHBBII")
@@ -120,12 +118,12 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_encrypted(self) -> bool:
         """Whether only the partner of a session can read the message."""
-        return bool(self.flags & _ENCRYPTED)
+        return bool(self.flags & 0x40)
 
     @property
     def suggested_major(self) -> int:
         """The major version that the sender suggests for the answer."""
-        return self.flags & _SUGGESTED_MAJOR
+        return self.flags & 0x03
 
     @property
     def packet_flags(self) -> int:
@@ -352,9 +350,6 @@ def encode_filters(filters: Filters) -> bytes:
 #: The digest of a request by its code: MD5 (0 below version 2.1), SHA-1 and SHA-256.
 DIGEST_NAMES: Final = {0: "md5", 1: "md5", 2: "sha1", 3: "sha256"}
 _DIGEST_BYTES: Final = {0: 16, 1: 16, 2: 20, 3: 32}
-#: Below this version, an answer to a request with the digest flag has a digest and does not have the flag.
-_FLAG_OF_DIGEST_SINCE: Final = (2, 1)
-_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +412,8 @@ def decode_response(data: bytes, *, digest_requested: bool) -> Response:
     """A whole answer. `digest_requested` matters for versions below 2.1. Raises MalformedMessage."""
     message = decode_message(data)
     header, reader = message.header, FieldReader(message.body, "answer")
-    is_old = message.envelope.version < _FLAG_OF_DIGEST_SINCE and digest_requested
+    # Below this version, an answer to a request with the digest flag has a digest and does not have the flag.
+    is_old = message.envelope.version < (2, 1) and digest_requested
     digest = _read_digest(reader) if header.flags & OpFlag.REQUEST_DIGEST or is_old else None
     body = _read_body(reader, header)
     reader.finish()
@@ -435,7 +431,7 @@ def _read_body(reader: FieldReader, header: Header) -> Body:
     code = header.response_code
     if code == ResponseStatus.SUCCESS and header.op_code == OpCode.SITE_INFORMATION:
         return decode_site(reader.rest())
-    if code == ResponseStatus.SUCCESS or code in _REFERRALS:
+    if code == ResponseStatus.SUCCESS or code in (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL):
         return Values(reader.string(), read_value_list(reader))
     return AnswerText(reader.string() if reader.remaining else None)
 

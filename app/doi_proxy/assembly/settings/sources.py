@@ -80,7 +80,6 @@ def _write_limits(error: Mapping[str, Any], field: FieldInfo | None) -> Mapping[
     return {**error, "ctx": {key: form.write(value) for key, value in context.items() if key in _LIMITS}}
 
 
-_MAX_FILE_BYTES: Final = 1024 * 1024
 #: The usual forms of a table and of a key in TOML.
 _TABLE: Final = re.compile(r"[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]")
 _KEY: Final = re.compile(r"[ \t]*[\"']?([A-Za-z0-9_-]+)[\"']?[ \t]*=")
@@ -156,7 +155,7 @@ def _read_secret(key: str, path: Path) -> str:
 
 def _read_toml(path: Path) -> dict[str, SourcedValue]:
     try:
-        text = read_regular(path, _MAX_FILE_BYTES).decode("utf-8-sig")
+        text = read_regular(path, 1024 * 1024).decode("utf-8-sig")
         document = parse_toml(text)
     except TomlProblem as error:
         remedy = 'in a TOML file, a text such as "on" or "30d" needs quotation marks'

@@ -29,10 +29,6 @@ ADMIN_PATH: Final = b"/admin/"
 WRONG_TOKENS: Final = "admin"
 #: Requests of one client with a wrong token: ten at once, and one in ten seconds.
 WRONG_TOKEN_RATE: Final = Rate(0.1, 10.0)
-_NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
-#: RFC 6750, section 3.
-_CHALLENGE: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin"')
-_WRONG: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", error="invalid_token"')
 
 
 def _is_right(authorization: str | None, secret: str | None) -> bool:
@@ -101,7 +97,11 @@ class AdminGate(OperatorGate):
             if message["type"] == "http.response.start":
                 status = message["status"]
                 # No CORS headers: no page of another site may read an answer.
-                message["headers"] = [*_without_cache(message.get("headers", ())), _NOSNIFF, NO_STORE]
+                message["headers"] = [
+                    *_without_cache(message.get("headers", ())),
+                    (b"x-content-type-options", b"nosniff"),
+                    NO_STORE,
+                ]
             await send(message)
 
         refusal = self._refuse(request)
@@ -131,8 +131,11 @@ class AdminGate(OperatorGate):
                 self._attempts.take(self._attempts.open(self._client_of(request.client_address)))
             except TooManyRequests as error:
                 return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
-            challenge = _CHALLENGE if authorization is None else _WRONG
-            return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
+            # RFC 6750, section 3.
+            wrong = b"" if authorization is None else b', error="invalid_token"'
+            challenge = b'Bearer realm="doi-proxy admin"' + wrong
+            message = "The admin API needs the header Authorization: Bearer TOKEN."
+            return self._problem(401, message, ((b"www-authenticate", challenge),))
         return self._refuse_form(request)
 
     def _refuse_form(self, request: Request) -> responses.Reply | None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from ipaddress import ip_network
 from math import floor
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import FastAPI, Path, Request
@@ -215,10 +215,6 @@ def show_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-#: The path of an entry, before the name.
-ENTRIES: Final = b"/admin/entries/"
-
-
 @dataclass(frozen=True, slots=True)
 class AdminActions:
     """What an operator can do. Each action raises errors of doi_proxy.errors."""
@@ -262,7 +258,8 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         responses={404: {"description": "The cache has no entry for the name.", "content": {PROBLEM: {}}}},
     )
     async def show_entry(request: Request, doi: Annotated[str, Path(examples=["10.1000/182"])]) -> EntryReport:
-        name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])
+        # The path of an entry, before the name.
+        name = read_path(request.scope["raw_path"][len(b"/admin/entries/") - 1 :])
         report = await actions.show(name)
         audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
         if report is None:

@@ -60,10 +60,6 @@ async def count_entries(cache: TieredStore, now: float, bar: Bar) -> dict[str, i
     return counts
 
 
-#: Entries that are changed concurrently.
-_CONCURRENCY: Final = 64
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The entries to purge: names, those under a prefix, negative entries, or all. Exactly one is set."""
@@ -153,7 +149,8 @@ async def _change(
     async for entry in _select(cache, selection):
         found.add(entry.key)
         waiting.append(entry)
-        if len(waiting) == _CONCURRENCY:
+        # Entries that are changed concurrently.
+        if len(waiting) == 64:
             await _apply(cache, waiting, change)
             waiting.clear()
     await _apply(cache, waiting, change)

@@ -29,20 +29,12 @@ from doi_proxy.web.pages import PageLink, Way
 from doi_proxy.web.shown_values import Outline, rows, show_name
 from handle_protocol.value import read_values
 
-#: The least contrast of text (WCAG 2.1, 1.4.3) and of the edge of a field (1.4.11).
+#: The least contrast of text (WCAG 2.1, 1.4.3).
 TEXT_CONTRAST: Final = 4.5
-EDGE_CONTRAST: Final = 3.0
-SCHEMES: Final = ("light", "dark")
 #: Paper is light.
 _MEDIA: Final = {"light": "print, (prefers-color-scheme: light)", "dark": "screen and (prefers-color-scheme: dark)"}
 #: What lies under text.
 GROUNDS: Final = ("paper", "raised", "tint", "warn-tint")
-#: The colours of text that is written on each of GROUNDS.
-TEXTS: Final = ("ink", "quiet", "accent")
-#: The two colours of text on a button.
-_ON_ACCENT: Final = ("#ffffff", "#0b1d24")
-#: The shares of the accent in the ground of a notice, and in its frame.
-_TINTS: Final = (0.07, 0.25)
 _COLOUR: Final = re.compile(r"#[0-9a-fA-F]{6}")
 _VARIABLE: Final = re.compile(r"--([a-z-]+): (#[0-9a-f]{6});")
 
@@ -63,7 +55,7 @@ def brand_stylesheet(stylesheet: str, colours: Mapping[str, str]) -> str:
     """
     palettes = read_palettes(stylesheet)
     rules = []
-    for scheme in SCHEMES:
+    for scheme in ("light", "dark"):
         suffix = "" if scheme == "light" else "_dark"
         changed = _change(colours, suffix, palettes[scheme]["paper"])
         if changed:
@@ -85,17 +77,21 @@ def _change(colours: Mapping[str, str], suffix: str, paper: str) -> dict[str, st
             changed[variable] = colour.lower()
     if "accent" in changed:
         accent = changed["accent"]
-        changed["on-accent"] = max(_ON_ACCENT, key=lambda text: contrast(text, accent))
+        # The two colours of text on a button.
+        changed["on-accent"] = max(("#ffffff", "#0b1d24"), key=lambda text: contrast(text, accent))
         paper = changed.get("paper", paper)
-        changed["tint"], changed["tint-line"] = (mix(accent, paper, share) for share in _TINTS)
+        # The shares of the accent in the ground of a notice, and in its frame.
+        changed["tint"], changed["tint-line"] = (mix(accent, paper, share) for share in (0.07, 0.25))
     return changed
 
 
 def check_contrast(palette: Palette, scheme: str, accent: str, background: str) -> None:
     """Raise WrongTable if a text could not be read. `accent` and `background` are the keys of the colours."""
-    pairs = [(text, ground, TEXT_CONTRAST) for text in TEXTS for ground in GROUNDS]
+    # The colours of text that is written on each of GROUNDS.
+    pairs = [(text, ground, TEXT_CONTRAST) for text in ("ink", "quiet", "accent") for ground in GROUNDS]
     pairs += [("on-accent", "accent", TEXT_CONTRAST), ("warn", "warn-tint", TEXT_CONTRAST)]
-    pairs += [("edge", ground, EDGE_CONTRAST) for ground in ("paper", "raised")]
+    # The edge of a field (WCAG 2.1, 1.4.11).
+    pairs += [("edge", ground, 3.0) for ground in ("paper", "raised")]
     for text, ground, least in pairs:
         ratio = contrast(palette[text], palette[ground])
         if ratio < least:
@@ -453,10 +449,6 @@ class _CustomTemplates:
 
 #: The file of the folder that says what the institution is, and the folders beside it.
 FILE: Final = "branding.toml"
-MESSAGES: Final = "messages"
-TEMPLATES: Final = "templates"
-#: A larger file is refused. The example has 1 kB.
-MAX_FILE_BYTES: Final = 65_536
 #: Larger logos are refused, because every reader loads the logo.
 MAX_LOGO_BYTES: Final = 262_144
 #: For each suffix of a logo: the media type, and the bytes at the start of such a file.
@@ -467,9 +459,6 @@ LOGO_TYPES: Final = {
     ".jpg": ("image/jpeg", b"\xff\xd8\xff"),
     ".jpeg": ("image/jpeg", b"\xff\xd8\xff"),
 }
-#: The colour and the title of our icon.
-_FAVICON_COLOUR: Final = "#0b5a73"
-_PRODUCT: Final = "doi-proxy"
 _SVG_ROOT: Final = re.compile(rb"<svg[\s>]")
 
 
@@ -482,7 +471,8 @@ def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> look.B
         raise ConfigurationError(f"branding_folder: the folder {folder} does not exist")
     file = folder / FILE
     try:
-        text = read_regular(file, MAX_FILE_BYTES).decode("utf-8-sig")
+        # A larger file is refused. The example has 1 kB.
+        text = read_regular(file, 65_536).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"branding_folder: the file {file} cannot be read: {explain_failure(error)}"
@@ -517,10 +507,10 @@ def _build(name: str, folder: Path | None, institution: Institution, packages: S
         footer=institution.footer,
         **institution.links,
     )
-    found = read_messages(institution.languages, _find_folder(folder, MESSAGES), packages)
+    found = read_messages(institution.languages, _find_folder(folder, "messages"), packages)
     texts = {tag: translation.texts for tag, translation in found.items()}
     brands = {tag: _translate(brand, translation) for tag, translation in found.items()}
-    replace_templates = _replace_templates(_find_folder(folder, TEMPLATES), brand)
+    replace_templates = _replace_templates(_find_folder(folder, "templates"), brand)
     return look.Branding(brand, files, institution.languages, texts, replace_templates, brands)
 
 
@@ -543,8 +533,9 @@ def _replace_templates(folder: Path | None, brand: look.Brand) -> Callable[[OwnT
 def _brand_icon(name: str, accent: str | None, svg: str) -> str:
     """The icon of the site with the colour and the name of the institution."""
     if accent is not None:
-        svg = svg.replace(f'fill="{_FAVICON_COLOUR}"', f'fill="{escape(accent)}"')
-    return svg.replace(f"<title>{_PRODUCT}</title>", f"<title>{escape(name)}</title>")
+        # The colour and the title of our icon.
+        svg = svg.replace('fill="#0b5a73"', f'fill="{escape(accent)}"')
+    return svg.replace("<title>doi-proxy</title>", f"<title>{escape(name)}</title>")
 
 
 def _read_logo(path: Path) -> look.StaticFile:

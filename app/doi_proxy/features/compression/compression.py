@@ -33,9 +33,6 @@ MEMORY_BYTES: Final = 16 * 1024 * 1024
 _CONTENT_ENCODING: Final = b"content-encoding"
 _TYPES: Final = (b"text/", b"application/json", b"application/problem+json", b"application/javascript", b"image/svg")
 _LENGTH: Final = b"content-length"
-_NO_CONTENT: Final = 204
-#: RFC 9110, section 15.4.
-_REDIRECTION: Final = range(300, 400)
 
 
 class Compression(Encoder):
@@ -52,8 +49,8 @@ class Compression(Encoder):
 
     def is_large(self, reply: Reply) -> bool:
         """Whether an answer has a compressed form."""
-        # The body of a redirect repeats its Location. Few clients read it.
-        if len(reply.body) < self.encodes_from or reply.status == _NO_CONTENT or reply.status in _REDIRECTION:
+        # The body of a redirect repeats its Location (RFC 9110, section 15.4). Few clients read it.
+        if len(reply.body) < self.encodes_from or reply.status == 204 or 300 <= reply.status < 400:
             return False
         fields = dict(reply.headers)
         return fields.get(b"content-type", b"").startswith(_TYPES) and _CONTENT_ENCODING not in fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import maxminddb
 from pydantic import Field
@@ -20,16 +20,13 @@ if TYPE_CHECKING:
     from doi_proxy.system.check import Finding, Inspection
 
 
-#: The largest database. Those of cities have less than 100 MB.
-_MAX_BYTES: Final = 1024 * 1024 * 1024
-
-
 class Countries(Stage):
     """Looks up countries. Raises ConfigurationError for a file that is not such a database."""
 
     def __init__(self, path: Path) -> None:
         try:
-            require_regular(path, _MAX_BYTES)
+            # The largest database. Those of cities have less than 100 MB.
+            require_regular(path, 1024 * 1024 * 1024)
             self._reader = maxminddb.open_database(path)
         except (OSError, ValueError, maxminddb.InvalidDatabaseError) as error:
             reason = explain_failure(error)

@@ -33,15 +33,11 @@ from doi_proxy.system.toml_text import FileProblem
 from handle_protocol.dump import DumpRecord, read_dump
 from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
 
-_MAX_KEYS_BYTES: Final = 16 * 1024 * 1024
 _MAX_SIGNATURES: Final = 10
-_USUAL: Final = "1110"
 _STEP: Final = 200
 _LINE_OF_DUMP: Final = re.compile(r"line \d+ of the dump")
 #: The first line of a file that an import may replace.
 _MARK: Final = "# Written by doi-proxy cache import --format handle-dump; the next import replaces this file.\n"
-#: Conflicts with other files that are shown.
-_MAX_SHOWN: Final = 20
 #: Records that cannot be used, and bytes of their names, after which the dump is not read on.
 _MAX_FLAWS: Final = 100_000
 _MAX_FLAW_BYTES: Final = 64 * 1024 * 1024
@@ -161,7 +157,7 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
     from handle_protocol.signature_chain import read_value_data  # noqa: PLC0415 - it loads the library of signatures
 
     keys: dict[str, bytes] = {}
-    room = _MAX_KEYS_BYTES
+    room = 16 * 1024 * 1024
     position = 0
     for number, record in enumerate(read_dump(file)):
         with suppress(UnusableRecord):
@@ -278,7 +274,7 @@ def _show(handle: str) -> str:
 
 
 def _is_public(value: Mapping[str, Any]) -> bool:
-    permissions = value.get("permissions", _USUAL)
+    permissions = value.get("permissions", "1110")
     return isinstance(permissions, str) and permissions[2:3] == "1" and value["type"].upper() != "HS_SECKEY"
 
 
@@ -302,7 +298,8 @@ def _require_usable(part: Path, target: Path) -> None:
                 places[str(link)] = "the dump" if file == part else str(file)
         reading = read_files(Path(folder), FileBounds(), time.time())
     if reading.errors:
-        message = "; ".join(problem.message for problem in reading.errors[:_MAX_SHOWN])
+        # Conflicts with other files that are shown.
+        message = "; ".join(problem.message for problem in reading.errors[:20])
         for link_text, place in places.items():
             message = message.replace(link_text, place)
         # Its lines are those of the file that was written, and not of the dump.

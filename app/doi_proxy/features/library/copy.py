@@ -22,12 +22,8 @@ from doi_proxy.resolver.target import web_target
 NO_SERVICE: Final = "none"
 #: Elements of a prefix after this many are not compared.
 _MAX_PREFIX_ELEMENTS: Final = 10
-#: The schemes of targets that a service can open.
-_WEB_SCHEMES: Final = ("http://", "https://")
 #: What a path may contain and a value in a query may not (RFC 3986, section 3.4; WHATWG URL, section 5.1).
 _NOT_IN_VALUES: Final = str.maketrans({"&": "%26", "'": "%27", ";": "%3B", "=": "%3D"})
-#: What the answer depends on wherever a rule can match.
-_ALWAYS_READ: Final = ClientFact.COOKIE
 
 Network = IPv4Network | IPv6Network
 
@@ -172,7 +168,10 @@ class LibraryRules(msgspec.Struct, frozen=True):
 
     def find_concerning(self, work: LibraryWork, own: OwnAddress | None) -> tuple[Rule, ...]:
         """The rules that can decide about a work, in order. Empty if it is left alone for every client."""
-        if not work.target.lower().startswith(_WEB_SCHEMES) or (own is not None and _is_at(work.target, own)):
+        # A service can open targets of these schemes.
+        if not work.target.lower().startswith(("http://", "https://")):
+            return ()
+        if own is not None and _is_at(work.target, own):
             return ()
         host = host_of(work.target)
         hosts = frozenset(_with_parents(host or ""))
@@ -194,7 +193,8 @@ def decide_copy(rules: LibraryRules, concerning: tuple[Rule, ...], work: Library
     """Decide about a work, given the rules that concern it. A reader's choice wins over the conditions of the rules."""
     if not concerning:
         return NOT_CONCERNED
-    facts = _ALWAYS_READ
+    # What the answer depends on wherever a rule can match.
+    facts = ClientFact.COOKIE
     for concerning_rule in concerning:
         facts |= concerning_rule.facts
     if reader.choice == NO_SERVICE:

@@ -141,13 +141,10 @@ def _name(problems: tuple[FileProblem, ...]) -> str:
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"
-#: How long it keeps a choice.
-_COOKIE_SECONDS: Final = 180 * 86_400
 #: Parameters that lead past the library. The second one is deprecated (DOI Handbook, ibid.).
 OPT_OUTS: Final = ("nols", "nosfx")
 #: Cookies after this many are not looked at.
 _MAX_COOKIES: Final = 100
-_MAX_COOKIE_CHARACTERS: Final = 8_192
 #: Characters of a cookie's value without "%" (RFC 6265, section 4.1.1).
 _COOKIE_OCTETS: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _REASONS: Final = {
@@ -269,7 +266,7 @@ def _detour(request: Request, name: HandleName, decision: copy.Decision) -> Deto
 
 def read_cookie(header: str | None) -> str | None:
     """The value of COOKIE in a Cookie header, without quotation marks and escapes; None if it is absent."""
-    for pair in (header or "")[:_MAX_COOKIE_CHARACTERS].split(";", _MAX_COOKIES)[:_MAX_COOKIES]:
+    for pair in (header or "")[:8_192].split(";", _MAX_COOKIES)[:_MAX_COOKIES]:
         name, _, value = pair.strip().partition("=")
         if name == COOKIE:
             return unquote(value.strip().removeprefix('"').removesuffix('"'), errors="replace")
@@ -282,7 +279,8 @@ def write_cookie(value: str | None, *, path: str, secure: bool) -> Header:
     A link from another site sends it (SameSite=Lax), and no script can read it (RFC 6265, section 4.1.2).
     """
     quoted = f'"{quote(value or "", safe=_COOKIE_OCTETS)}"'
-    parts = [f"{COOKIE}={quoted}", f"Path={path or '/'}", f"Max-Age={_COOKIE_SECONDS if value else 0}"]
+    # The cookie keeps a choice for half a year.
+    parts = [f"{COOKIE}={quoted}", f"Path={path or '/'}", f"Max-Age={180 * 86_400 if value else 0}"]
     parts += ["SameSite=Lax", "HttpOnly", *(["Secure"] if secure else [])]
     return b"set-cookie", "; ".join(parts).encode("ascii")
 
@@ -321,8 +319,6 @@ PATH: Final = "/preferences"
 FIELD: Final = "service"
 #: The query of the page after a choice was saved.
 _SAVED: Final = "saved"
-#: The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
-_OWN_SITE: Final = ("same-origin", "none")
 
 
 class Preferences:
@@ -380,7 +376,8 @@ class Preferences:
 def _refuse_other_sites(request: Request) -> None:
     """Refuse a form that a page of another site sent (W3C Fetch Metadata, section 2.4; WHATWG Fetch, section 3.2)."""
     site = request.header(b"sec-fetch-site")
-    if site is not None and site not in _OWN_SITE:
+    # The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
+    if site is not None and site not in ("same-origin", "none"):
         raise CrossSiteForm
     origin = request.header(b"origin")
     # A front proxy may terminate TLS, so neither scheme nor port counts.

@@ -114,15 +114,13 @@ MAX_EXPECTATIONS: Final = 2_000
 #: Items of one list, and networks of the whole file.
 MAX_ITEMS: Final = 5_000
 MAX_NETWORKS: Final = 1_000
-#: Characters of a service's name and label.
-MAX_NAME_CHARACTERS: Final = 40
+#: Characters of a service's label.
 MAX_LABEL_CHARACTERS: Final = 200
 #: Mistakes that are reported for one file.
 MAX_PROBLEMS: Final = 100
 
 _LIMITS: Final = {"service": MAX_SERVICES, "rule": MAX_RULES, "expect": MAX_EXPECTATIONS}
 _KNOWN_TABLES: Final = "known; use [[service]], [[rule]] or [[expect]]"
-_TOP_KEYS: Final = ("exempt",)
 _RULE_KEYS: Final = (
     "service", "prefixes", "agencies", "hosts", "exempt", "networks", "outside", "languages", "note",
 )  # fmt: skip
@@ -222,7 +220,7 @@ def _refuse(message: str, key: str | None = None) -> NoReturn:
 
 def _read_top(reading: _Reading, block: toml_text.Block) -> None:
     table = toml_text.parse_toml(block.text)
-    _check_keys(table, _TOP_KEYS, "before the first table")
+    _check_keys(table, ("exempt",), "before the first table")
     reading.exempt = _read_hosts(table, "exempt")
 
 
@@ -233,7 +231,7 @@ def _read_service(reading: _Reading, block: toml_text.Block) -> None:
         _refuse(f"kind is {kind[:40]!r}; it is one of {', '.join(KINDS)}", "kind")
     _check_keys(table, ("name", "label", "kind", "hosts", "note", KINDS[kind].key), f"in a service of kind {kind}")
     name = _read_text(table, "name")
-    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS or name == copy.NO_SERVICE:
+    if not _NAME.fullmatch(name) or len(name) > 40 or name == copy.NO_SERVICE:
         _refuse(
             f"name is {name[:60]!r}; write lower-case letters, digits and hyphens, and not {copy.NO_SERVICE!r}", "name"
         )

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 #: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a
 #: record again and again sends fewer, and ten such clients are the whole rate of the budget.
 BYPASSES: Final = 60.0
-_SECONDS_A_MINUTE: Final = 60
 _REMEDY: Final = "correct the file; until then the last good list is in force, and without any a start fails"
-#: Seconds of a client's rate that are saved up while it sends nothing.
-_BURST_SECONDS: Final = 4.0
-#: A page and the links that a reader opens from it are some dozens of requests.
-_LEAST_BURST: Final = 100.0
 
 
 class LimitSettings(SettingsGroup):
@@ -45,8 +40,10 @@ class LimitSettings(SettingsGroup):
         description="Limit of one client's requests a second, answers from the cache included; `0` for no limit. "
         "Set it on a service that strangers reach.",
     )
+    # Four seconds of a client's rate are saved up while it sends nothing. A page and the links that a reader opens from
+    # it are some dozens of requests.
     client_burst: float = Field(
-        default_factory=lambda known: min(max(_LEAST_BURST, _BURST_SECONDS * known["client_rate"]), float(MAX_RATE)),
+        default_factory=lambda known: min(max(100.0, 4.0 * known["client_rate"]), float(MAX_RATE)),
         ge=1,
         le=MAX_RATE,
         json_schema_extra=RELOADED,
@@ -122,7 +119,7 @@ class Limits(Feature, Service):
 
         self._limits = ClientLimits(
             requests=read_rate(context.settings),
-            bypasses=Rate(BYPASSES / _SECONDS_A_MINUTE, BYPASSES),
+            bypasses=Rate(BYPASSES / 60, BYPASSES),
             lists=find_lists(context.settings),
             clock=context.clock,
             refused=core.meter.counter(REFUSED),

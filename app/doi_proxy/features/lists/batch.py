@@ -47,8 +47,6 @@ from doi_proxy.upstream.source import ClientNetwork, Priority
 
 #: The registration agency: not looked up, from the cache alone, or with queries about prefixes.
 AgencySource = Literal["none", "cached", "any"]
-#: Prefixes that are remembered. A list of 100,000 names has about 3,000.
-MAX_PREFIXES: Final = 10_000
 #: Answers that do not show that the upstream works.
 _WITHOUT_QUERY = frozenset({Origin.HIT, Origin.LOCAL}) | UNCONFIRMED
 #: Failures without an attempt to query the upstream.
@@ -157,7 +155,8 @@ class AgencyLookup:
             agency = await self._prefixes.find_agency(name.prefix, self._conditions)
         except (errors.CouldNotVerify, InvalidName):
             agency = None
-        if len(self._agencies) >= MAX_PREFIXES:
+        # Prefixes that are remembered. A list of 100,000 names has about 3,000.
+        if len(self._agencies) >= 10_000:
             self._agencies.clear()
         self._agencies[fold(name.prefix)] = agency
         return agency
@@ -242,7 +241,6 @@ CONCURRENCY: Final = 8
 #: Seconds that the names of a list wait while the upstream accepts no queries: as long as its longest first pause.
 #: After a longer outage, the caller sends the rest of the list again.
 WAIT_TIMEOUT: Final = 60.0
-_CHECKS_SHARE: Final = 0.1
 
 #: Compares a reference with the work of a name, at the cost of a client. Returns the title too, if it is known.
 Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
@@ -530,7 +528,7 @@ class _Batch:
         # Seconds that the rows of a list wait for the checks of suggestions, and the share of the list's time that is
         # added. The rows wait one after the other: at an upstream that takes 1 s, of 2,000 names 281 were answered in
         # 300 s.
-        allowed = 20.0 + _CHECKS_SHARE * (began - self._began)
+        allowed = 20.0 + 0.1 * (began - self._began)
         row = await self._find_suggestions(row, checks=self._options.checks and self._checks_seconds < allowed)
         self._checks_seconds += loop.time() - began
         return row

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
@@ -52,14 +52,6 @@ from doi_proxy.system.files import Replacement, open_regular, printable
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import INTERRUPTED, Bar, Stop, progress, shows_progress, stop_on_signals
 from doi_proxy.upstream.guard import RecordQuery
-
-#: The formats of files of references: their rows have keys.
-_ENTRY_FORMATS: Final = frozenset({"bibtex", "ris", "medline", "endnote", "wos"})
-#: The output formats whose members are fixed.
-_FIXED_FORMATS: Final = frozenset({"concise", "urls"})
-#: The members of a table by default.
-_TABLE_FIELDS: Final = ("verdict", "input", "url")
-_MATCH_TABLE_FIELDS: Final = ("verdict", "match", "input", "title")
 
 
 async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
@@ -226,7 +218,8 @@ def _query(choice: ResolveChoice) -> str:
 
 def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]:
     """The members of a row that are written. Raises ConfigurationError for one that does not exist."""
-    if choice.fields is not None and output_format in _FIXED_FORMATS:
+    # The output formats whose members are fixed.
+    if choice.fields is not None and output_format in {"concise", "urls"}:
         raise ConfigurationError(
             f"--output-format {output_format} has no choice of members; leave out --fields, or use jsonl, csv or table"
         )
@@ -235,7 +228,8 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
     if output_format == "concise":
         return ("verdict", "input", "line", "key", "message", SUGGESTIONS, *MATCH_FIELDS)
     if choice.fields is None and output_format == "table":
-        members = _MATCH_TABLE_FIELDS if choice.matches else _TABLE_FIELDS
+        # The members of a table by default.
+        members = ("verdict", "match", "input", "title") if choice.matches else ("verdict", "input", "url")
         return (*members, SUGGESTIONS) if choice.suggests else members
     try:
         return read_fields(choice.fields, suggests=choice.suggests, matches=choice.matches)
@@ -271,7 +265,9 @@ def _default_format(choice: ResolveChoice) -> str:
     if not _is_terminal_output(choice):
         return "jsonl"
     formats = [source.format for source in _sources(choice)]
-    has_entries = all(form is not None and form.name in _ENTRY_FORMATS for form in formats) and not choice.extracts
+    # Files of references: their rows have keys.
+    with_keys = {"bibtex", "ris", "medline", "endnote", "wos"}
+    has_entries = all(form is not None and form.name in with_keys for form in formats) and not choice.extracts
     return "concise" if formats and has_entries and not (choice.fields or choice.matches) else "table"
 
 
@@ -336,11 +332,6 @@ def _report_end(job: server_client.ListJob) -> int:
     remedy = job.obstacle or "run the same command again to continue"
     print(f"stopped by a signal after {job.recorder.rows:,} of {total} names; {remedy}", file=sys.stderr)
     return INTERRUPTED
-
-
-_COPY_BYTES: Final = 1024 * 1024
-#: Members that say where an item is in its list. They stay.
-_PLACE: Final = frozenset({"input", "line", "key", "echo"})
 
 
 async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
@@ -441,7 +432,9 @@ class _Copy:
                 return
             self._copy_until(file.end - len(row.data))
             members = new.members()
-            known = {name: members[name] for name in row.members if name in members and name not in _PLACE}
+            # Those that say where an item is in its list stay.
+            changed = members.keys() - {"input", "line", "key", "echo"}
+            known = {name: members[name] for name in row.members if name in changed}
             self._target.write(file.encode(row.members | known))
             self._done = file.end
             self._verdicts[new.verdict] += 1
@@ -451,7 +444,7 @@ class _Copy:
         self._copy_until(os.fstat(self._file.fileno()).st_size)
 
     def _copy_until(self, end: int) -> None:
-        while data := os.pread(self._file.fileno(), min(_COPY_BYTES, end - self._done), self._done):
+        while data := os.pread(self._file.fileno(), min(1024 * 1024, end - self._done), self._done):
             self._target.write(data)
             self._done += len(data)
 

@@ -21,7 +21,6 @@ from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target
 
-_TOO_MANY_REQUESTS: Final = 429
 #: What looks like a DOI, or like a broken one: a label, or a number that begins like a prefix.
 _TRACE: Final = re.compile(
     r"doi|(?<![0-9])[1lI|][0oO](?:\.[0-9OoIl]{4}|[,:;]?\s?[0-9OoIl]{4,9}\s?[/\\])", re.IGNORECASE | re.ASCII
@@ -58,8 +57,6 @@ MATCH_FIELDS: Final = ("match", "title")
 ECHO: Final = "echo"
 #: The verdicts of names that lead somewhere.
 GOOD: Final = frozenset({Verdict.RESOLVED, Verdict.ALIAS})
-#: The verdicts that say nothing about the name. A later batch may have a better one.
-UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +110,10 @@ class JudgementMemory:
 
     def remember(self, key: str, judgement: Judgement, now: float) -> None:
         """Store a judgement, unless the cache will have it for long. `now` is in seconds since the epoch."""
-        # Judgements that stay fresh for longer than this, in seconds, are left to the cache.
-        if judgement.verdict not in UNDECIDED and judgement.fresh_until - now > 3_600.0:
+        # Judgements that stay fresh for longer than this, in seconds, are left to the cache. The two verdicts say
+        # nothing about the name: a later batch may have a better one.
+        is_decided = judgement.verdict not in (Verdict.UNVERIFIED, Verdict.RATE_LIMITED)
+        if is_decided and judgement.fresh_until - now > 3_600.0:
             return
         if key in self._judgements:
             return
@@ -292,7 +291,7 @@ def judge_failure(error: errors.DoiProxyError) -> Judgement:
 def is_rate_limit(error: errors.CouldNotVerify) -> bool:
     """Whether a name could not be verified because queries are limited: by the budget, or by the upstream."""
     if isinstance(error, errors.UpstreamRefused):
-        return error.upstream_status == _TOO_MANY_REQUESTS
+        return error.upstream_status == 429
     return isinstance(error, (errors.NotAdmitted, errors.UpstreamPaused))
 
 

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 #: A record or "not found"; a name or an operation that this service does not answer; trouble, which says nothing about
 #: a name; what UDP does not answer.
-_RESULTS: Final = ("answered", "refused", "failed", "dropped")
 _MESSAGES: Final = CounterData(
-    "native_listener_messages", "Messages to the native listener, by result.", "result", _RESULTS
+    "native_listener_messages",
+    "Messages to the native listener, by result.",
+    "result",
+    ("answered", "refused", "failed", "dropped"),
 )
 
 

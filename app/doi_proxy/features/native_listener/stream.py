@@ -121,10 +121,6 @@ class NativeDatagrams(asyncio.DatagramProtocol):
             self._responder.count("dropped")
 
 
-#: The first byte of the method of HTTP. A message begins with its major version.
-_FIRST_LETTER: Final = ord("A")
-
-
 class ServerState(Protocol):
     """The open connections and the tasks of uvicorn's server, which it ends at a shutdown."""
 
@@ -183,7 +179,8 @@ class NativeStream(asyncio.Protocol):
             self._transport.pause_reading()
             return
         self._data += data
-        if self._data[0] >= _FIRST_LETTER:
+        # The first byte of the method of HTTP. A message begins with its major version.
+        if self._data[0] >= ord("A"):
             self._hand_over()
         elif len(self._data) >= ENVELOPE_BYTES:
             length = decode_envelope(bytes(self._data[:ENVELOPE_BYTES])).message_length + ENVELOPE_BYTES
@@ -281,8 +278,6 @@ class NativeStream(asyncio.Protocol):
 
 
 _TEXT: Final = b"text/plain; charset=utf-8"
-_METHOD: Final = b"This port speaks the native Handle protocol; send a message by POST.\n"
-_TYPE: Final = b"The Content-Type of a message is application/x-hdl-message.\n"
 
 
 class Tunnel:
@@ -306,9 +301,10 @@ class Tunnel:
         kinds = [value for name, value in scope["headers"] if name == b"content-type"]
         kind = kinds[0].partition(b";")[0].strip().lower() if kinds else b""
         if scope["method"] != "POST":
-            await _send(send, 405, _TEXT, _METHOD, (b"allow", b"POST"))
+            text = b"This port speaks the native Handle protocol; send a message by POST.\n"
+            await _send(send, 405, _TEXT, text, (b"allow", b"POST"))
         elif kind != MESSAGE.encode():
-            await _send(send, 415, _TEXT, _TYPE)
+            await _send(send, 415, _TEXT, b"The Content-Type of a message is application/x-hdl-message.\n")
         elif (data := await _read(receive)) is None:
             await _send(send, 413, _TEXT, b"The message is too large.\n")
         else:

@@ -87,12 +87,6 @@ _GROUPS: Final = "answers"
 #: The schema of text that is not described any further.
 _TEXT: Final = {"type": "string"}
 _MODELS: Final[tuple[type[BaseModel], ...]] = (HandleAnswerModel, AgencyModel, ProblemModel)
-#: Models of FastAPI for the status 422, which no route answers.
-_UNUSED_MODELS: Final = ("HTTPValidationError", "ValidationError")
-#: The methods that a program calls. HEAD has what GET has, and OPTIONS is for browsers.
-_METHODS: Final = ("get", "post")
-#: Answers with these statuses have no body.
-_NO_BODY: Final = ("304",)
 
 
 def write_document(
@@ -117,8 +111,10 @@ def write_document(
         [(model, "serialization") for model in _MODELS], ref_template="#/components/schemas/{model}"
     )
     known = document.get("components", {}).get("schemas", {}) | schemas["$defs"]
+    # Models of FastAPI for the status 422, which no route answers.
+    unused = ("HTTPValidationError", "ValidationError")
     document["components"] = {
-        "schemas": {name: schema for name, schema in sorted(known.items()) if name not in _UNUSED_MODELS},
+        "schemas": {name: schema for name, schema in sorted(known.items()) if name not in unused},
         "headers": api.headers,
         "parameters": api.parameters,
         "responses": api.responses,
@@ -224,7 +220,8 @@ class _Api:
         """The answers of a group by their statuses."""
         answers: Part = {status: answer for status, answer in group.items() if status.isdigit()}
         for status, answer in (answers | {str(status): {} for status in group.get("others", ())}).items():
-            types = () if status in _NO_BODY else answer.get("types", group.get("types", ()))
+            # An answer with this status has no body.
+            types = () if status == "304" else answer.get("types", group.get("types", ()))
             schema = answer.get("json", group.get("json"))
             example = {key: answer[key] for key in ("example",) if key in answer}
             described = {"description": answer.get("text") or self.data["meanings"][status]}
@@ -239,7 +236,8 @@ class _Api:
 
     def complete(self, path: str, item: Part, *, is_admin: bool) -> Part:
         """A path with the answers that FastAPI does not know."""
-        operations: Part = {method: dict(item[method]) for method in _METHODS if method in item}
+        # The methods that a program calls. HEAD has what GET has, and OPTIONS is for browsers.
+        operations: Part = {method: dict(item[method]) for method in ("get", "post") if method in item}
         for method, operation in operations.items():
             if is_admin:
                 operation |= {_GROUPS: ["admin"], "security": [{"admin": []}]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.web.redirect import Face
-
-_STANDARD_OUTPUT: Final = 1
 
 
 class AccessLogSettings(SettingsGroup):
@@ -58,7 +56,8 @@ class Privacy(feature.Feature):
             return (self.context.access_log,)
         if form == "off":
             return ()
-        writer = LineWriter(_STANDARD_OUTPUT, LineFormat(form, level))
+        # 1 is standard output.
+        writer = LineWriter(1, LineFormat(form, level))
         log = new_access_log(level, self.context.clock, writer.write)
         return log, LineService(writer, core.meter.counter(LOST_LINES))
 

@@ -132,8 +132,6 @@ class ProofLink(Section):
         return {"is_proven": True} if is_proven else {}
 
 
-_REMEMBERED: Final = 300.0
-_RETRIED: Final = 30.0
 #: Seconds that the page waits for the records of issuers.
 _TIMEOUT: Final = 3.0
 
@@ -173,7 +171,8 @@ class SignatureLine(Section):
             if chains:
                 handle = name.text if "/" in name.text else PREFIX_RECORDS + name.text
                 verdict = await asyncio.to_thread(judge_signatures, handle, values, chains, self._root_keys, now)
-            due = now + (_RETRIED if verdict.state == "unproven" else _REMEMBERED)
+            # Seconds until it is judged again.
+            due = now + (30.0 if verdict.state == "unproven" else 300.0)
             due = due if verdict.ends is None else min(due, verdict.ends)
             self._verdicts[_key(name, values)] = verdict, due
 

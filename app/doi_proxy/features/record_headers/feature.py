@@ -90,9 +90,8 @@ NEVER: Final = frozenset(
 NEVER_PREFIXES: Final = (
     b"access-control-", b"cdn-", b"content-security-policy", b"cross-origin-", b"proxy-", b"ratelimit", b"x-accel-",
 )  # fmt: skip
-#: Limits of the headers of one record and of each value in characters. The rest is left out.
+#: Limit of the headers of one record. The rest is left out, and so are more than 1,000 characters of a value.
 MAX_HEADERS: Final = 20
-MAX_VALUE: Final = 1_000
 #: A header line (RFC 9110, section 5.5); lines for the page of the redirect begin with "<" and are left out.
 _LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e][\x20-\x7e\t]*)")
 
@@ -131,7 +130,7 @@ def record_headers(allowed: frozenset[bytes], record: Record, name: HandleName) 
     for line in islice(_lines(record), 10 * MAX_HEADERS):
         match = _LINE.fullmatch(fill_template(line, *encoded).strip())
         if match is not None and (key := match[1].lower().encode()) in allowed and not _is_forbidden(key):
-            headers.append((key, match[2][:MAX_VALUE].encode()))
+            headers.append((key, match[2][:1_000].encode()))
     return headers[:MAX_HEADERS]
 
 

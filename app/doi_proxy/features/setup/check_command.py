@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from doi_proxy.system.options import Settings
 
 
-_SUMMARIES: Final = ("No errors and no warnings.", "There are warnings.", "There are errors.")
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (
     find_ineffective,
@@ -62,7 +61,7 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
         return status
     for finding in sorted(findings, key=lambda finding: ("error", "warning", "note").index(finding.severity)):
         print(printable(f"{finding.severity}: {finding}"))
-    print(_SUMMARIES[status])
+    print(("No errors and no warnings.", "There are warnings.", "There are errors.")[status])
     return status
 
 
@@ -72,8 +71,6 @@ _HEADS: Final[Mapping[Step, str]] = {
     "reload": "a reload would change (systemctl reload doi-proxy.target):",
     "restart": "a restart would change (doi-proxy-restart):",
 }
-#: The unit gives them to each instance, and a command does not have them.
-_OF_THE_UNIT: Final = ("instance", "instances", "management_listen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,8 @@ def find_differences(
     for name, setting in here.items():
         value = running.get(name, setting["value"])
         is_masked = MASK in str(value) and MASK in str(setting["value"])
-        if value != setting["value"] and not is_masked and name not in _OF_THE_UNIT:
+        # The unit gives them to each instance, and a command does not have them.
+        if value != setting["value"] and not is_masked and name not in ("instance", "instances", "management_listen"):
             step: Step = "reload" if name in reloadable else "restart"
             shown = None if value is None else str(value)
             yield Difference(name, shown, setting["value"], setting["source"], step)

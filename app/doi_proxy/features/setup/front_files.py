@@ -192,9 +192,6 @@ SHIPPED_SUB_PATH: Final = Front("https://www.example.org/doi", _TWO)
 
 #: The paths that take bodies of more than a name.
 _LIST_PATHS: Final = ("/api/resolve", "/api/parse", "/api/extract")
-#: The path of forms with a file of at most 4 MiB, and nginx's limit of their bodies.
-_FORM_PATH: Final = "/references"
-_FORM_LIMIT: Final = "5m"
 #: An include of one of the files in `templates`.
 _INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
 _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
@@ -272,8 +269,8 @@ def _nginx_list(front: Front, path: str) -> str:
 
 
 def _nginx_form(front: Front) -> str:
-    limit = f"# A file of references may have 4 MiB.\n    client_max_body_size {_FORM_LIMIT};"
-    return f"location = {front.sub_path}{_FORM_PATH} {{\n    {limit}\n    include snippets/{_nginx_pass(front)};\n}}"
+    limit = "# A file of references may have 4 MiB.\n    client_max_body_size 5m;"
+    return f"location = {front.sub_path}/references {{\n    {limit}\n    include snippets/{_nginx_pass(front)};\n}}"
 
 
 def _nginx_pass(front: Front) -> str:
@@ -292,8 +289,6 @@ def _nginx_status(front: Front) -> str:
     return f"location = {front.sub_path}/status {{\n" + "".join(f"    {rule}\n" for rule in rules) + "}"
 
 
-#: The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
-_UNVERIFIED: Final = ("SSLProxyEngine on", "SSLProxyCheckPeerName off")
 _MEMBER: Final = 'BalancerMember "{}" retry=5 connectiontimeout=2 timeout={} ttl=60 responsefieldsize=65536'
 
 
@@ -331,10 +326,11 @@ def _apache_status(front: Front) -> str:
 def _virtual_host(front: Front, scheme: str, port: int) -> str:
     certificate, key = front.certificate_paths
     secure = ["SSLEngine on", f"SSLCertificateFile {certificate}", f"SSLCertificateKeyFile {key}"]
+    # The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
     lines = [
         f"ServerName {front.host}",
         *(secure if scheme == "https" else []),
-        *(_UNVERIFIED if front.backend_scheme == "https" else []),
+        *(("SSLProxyEngine on", "SSLProxyCheckPeerName off") if front.backend_scheme == "https" else []),
         "Include conf-available/doi-proxy-pass.conf",
     ]
     body = "".join(f"    {line}\n" for line in lines)

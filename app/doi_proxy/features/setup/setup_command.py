@@ -32,7 +32,6 @@ _QUESTIONS: Final = {
 #: A host, with a port and a path: an address whose scheme people leave out.
 _HOST: Final = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/[^?#\s]*)?")
 _FRONT_QUESTION: Final = f"Front proxy: {', '.join(FRONTS)} or none"
-_ADDRESSES_QUESTION: Final = "Addresses that many readers share (campus NAT, EZproxy), or Enter"
 #: The lists of networks: the setting, the file as shipped, and the answer with the networks that are added to it.
 _LISTS: Final = (
     ("client_allow_file", "systemd/allow.txt", "shared"),
@@ -194,7 +193,8 @@ def _ask_front(default: str) -> str:
 
 def _ask_addresses() -> list[str]:
     while True:
-        addresses = _read_line(_ADDRESSES_QUESTION, "").replace(",", " ").split()
+        line = _read_line("Addresses that many readers share (campus NAT, EZproxy), or Enter", "")
+        addresses = line.replace(",", " ").split()
         try:
             _check_addresses(addresses)
         except ConfigurationError as error:

@@ -227,8 +227,6 @@ class Status(BaseModel):
 HEIGHT: Final = 100
 #: Half of the width of a label on a telephone, in per cent of the plot.
 _EDGE: Final = 6
-#: The upper edges of the scale, at a power of ten.
-_STEPS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 #: What became of the names of a column, from the bottom to the top.
 BANDS: Final = ("cache", "upstream", "stale", "unverified")
 
@@ -305,7 +303,8 @@ def _round_up(rate: float) -> float:
     if rate <= 0:
         return 0.0
     power = 10.0 ** floor(log10(rate))
-    return float(f"{next(step for step in _STEPS if step * power >= rate * 0.999) * power:.6g}")
+    # The upper edges of the scale, at a power of ten.
+    return float(f"{next(step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= rate * 0.999) * power:.6g}")
 
 
 def _draw(columns: dict[int, list[float]], top: float) -> Iterator[tuple[str, str]]:

@@ -20,8 +20,6 @@ from doi_proxy.system.files import STANDARD_INPUT
 
 #: Characters of a text in the output for people.
 _MAX_SHOWN_CHARACTERS: Final = 200
-#: The kinds that make the exit status 0.
-_DOI_KINDS: Final = frozenset({"doi", "short_doi"})
 _KIND_WIDTH: Final = len("not_a_doi")
 
 
@@ -53,7 +51,8 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     if not kinds:
         print("standard input has no texts", file=sys.stderr)
         return 1
-    return 0 if kinds <= _DOI_KINDS else 1
+    # The kinds that make the exit status 0.
+    return 0 if kinds <= {"doi", "short_doi"} else 1
 
 
 def _read_texts(arguments: Sequence[str]) -> Iterator[Item]:

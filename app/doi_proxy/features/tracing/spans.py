@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 #: The SDK logs each attempt here: a line a second in each process, while a collector is down.
 _LIBRARY: Final = "opentelemetry.exporter"
-#: Characters of the reason in the log.
-_MAX_REASON: Final = 300
 
 
 class LoggedExporter(SpanExporter):
@@ -52,7 +50,8 @@ class LoggedExporter(SpanExporter):
         result = self._exporter.export(spans)
         works = result is SpanExportResult.SUCCESS
         if self._works and not works:
-            reason = self._attempts.reason[:_MAX_REASON] or "no reason is known"
+            # Characters of the reason in the log.
+            reason = self._attempts.reason[:300] or "no reason is known"
             log.warning("the collector of traces at %s does not take spans, which are dropped: %s", self._host, reason)
         elif works and not self._works:
             log.warning("the collector of traces at %s takes spans again", self._host)
@@ -118,10 +117,6 @@ def open_traces(export: Export, version: str, is_trusted: Callable[[str], bool],
     return OpenTelemetryTraces(export, version, is_trusted, clock)
 
 
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-_SERVER_ERRORS: Final = 500
-
-
 class OpenTelemetryTraces:
     """The spans of one process. A thread of the SDK exports them; a full queue drops spans."""
 
@@ -153,7 +148,7 @@ class OpenTelemetryTraces:
     def trace_request(self, request: TracedRequest, send: Send) -> Iterator[Send]:
         """See Traces."""
         # The word for all other methods, which clients can invent (OpenTelemetry semantic conventions, HTTP spans).
-        method = request.method if request.method in _METHODS else "_OTHER"
+        method = request.method if request.method in {"GET", "HEAD", "POST", "OPTIONS"} else "_OTHER"
         with self._tracer.start_as_current_span(
             f"{method} {request.route}",
             context=self._parent(request),
@@ -202,7 +197,7 @@ class OpenTelemetryTraces:
 def _record_head(span: Span, message: MutableMapping[str, Any]) -> None:
     status: int = message["status"]
     span.set_attribute("http.response.status_code", status)
-    if status >= _SERVER_ERRORS:
+    if status >= 500:
         span.set_status(Status(StatusCode.ERROR))
     for name, value in message.get("headers", ()):
         if name == b"cache-status":

@@ -49,12 +49,10 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 #: new names take 200 at the usual budget. The page arrives meanwhile: a front proxy waits for its next piece.
 READ_TIMEOUT: Final = 10.0
 CHECK_TIMEOUT: Final = 300.0
-_PROGRESS_INTERVAL: Final = 2.0
 #: Where the results begin in the page.
 _MARK: Final = b"<!--results-->"
 #: The Retry-After of a form that was not read in time, in seconds.
 _RETRY_SECONDS: Final = 10.0
-_RETURN_SECONDS: Final = 5.0
 #: Characters that are escaped in one turn of the event loop.
 _PIECE: Final = 65_536
 #: References that are described in one turn of the event loop.
@@ -114,7 +112,7 @@ class ReferencesPage:
         if isinstance(error, errors.TooManyRequests):
             client = client_of(_address(request))
             with suppress(*errors.FAILURES, TimeoutError), self._returned.enter(client, OpenList(body)):
-                async with asyncio.timeout(_RETURN_SECONDS):
+                async with asyncio.timeout(5.0):
                     await _collect(body, received)
         await asyncio.sleep(0)  # to read 4 MB takes 15 ms, also before the refusal
         return read_typed_text(request.headers.get("content-type", ""), received)
@@ -247,13 +245,16 @@ class _CheckedPage(StreamedAnswer):
         if looking.done():
             return False
         page = self._page.render(self._language, total=total)
-        await output.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, _UNBUFFERED]})
+        # nginx must not buffer the page (ngx_http_proxy_module, proxy_buffering).
+        await output.send(
+            {"type": "http.response.start", "status": 200, "headers": [*_HEADERS, (b"x-accel-buffering", b"no")]}
+        )
         piece = page[: page.index(_MARK)]
         while not looking.done():
             piece += self._page.describe_progress(self._language, len(rows), total)
             await output.send({"type": "http.response.body", "body": piece, "more_body": True})
             piece = b""
-            await asyncio.wait({looking}, timeout=_PROGRESS_INTERVAL)
+            await asyncio.wait({looking}, timeout=2.0)
         return True
 
     async def _send_whole(self, output: Output, pieces: Sequence[bytes], error: errors.DoiProxyError | None) -> None:
@@ -266,8 +267,6 @@ class _CheckedPage(StreamedAnswer):
         await output.send({"type": "http.response.body", "body": b""})
 
 
-#: nginx must not buffer the page (ngx_http_proxy_module, proxy_buffering).
-_UNBUFFERED: Final = (b"x-accel-buffering", b"no")
 _HEADERS: Final = (HTML, *PAGE_POLICY, VARY_LANGUAGE, NO_STORE)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from markupsafe import Markup
 
@@ -82,12 +82,8 @@ _GROUPS: Final[dict[State, Group]] = {
     "corrected": "corrected", "no_doi": "without", "unverified": "unknown", "rate_limited": "unknown",
     "set_here": "unknown", "resolved": "registered", "alias": "registered",
 }  # fmt: skip
-GROUPS: Final[tuple[Group, ...]] = ("missing", "other", "corrected", "without", "unknown", "registered")
-#: Rules of names that may be meant and lead to another work as easily: they are offered, and never correct a file.
-_NOT_CORRECTIONS: Final = frozenset({"nearest"})
-#: Characters of a reference that are shown, and that a search gets.
+#: Characters of a reference that are shown.
 _SHOWN: Final = 300
-_SEARCHED: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +130,7 @@ class CheckedReference:
     @property
     def searched(self) -> str:
         """What a search for a reference without a registered DOI gets, "" for others."""
-        return " ".join(self.around.split())[:_SEARCHED] if self.state in ("no_doi", "not_found") else ""
+        return " ".join(self.around.split())[:250] if self.state in ("no_doi", "not_found") else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +157,7 @@ class Result:
     def groups(self) -> list[tuple[Group, str, int, list[CheckedReference]]]:
         """The groups with references, in the order of the page: each with its sign and its number."""
         found = []
-        for group in GROUPS:
+        for group in get_args(Group):
             rows = [row for row in self.rows if row.group == group]
             if rows:
                 found.append((group, SIGNS[group], len(rows), rows))
@@ -179,7 +175,8 @@ def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedRefer
     state: State = row.verdict.value
     suggestion, found = "", row.found if is_running_text else None
     known = [candidate for candidate in row.suggestions or () if candidate.exists]
-    corrections = [candidate for candidate in known if candidate.rule not in _NOT_CORRECTIONS]
+    # A name that is near may be meant and leads to another work as easily: it is offered, and never corrects a file.
+    corrections = [candidate for candidate in known if candidate.rule != "nearest"]
     if row.verdict in GOOD:
         if row.match == "different":
             state = "other_work"
