@@ -12,7 +12,7 @@ from doi_names.name import fold
 from handle_protocol import errors
 from handle_protocol.referral import HandleService, Question
 from handle_protocol.signature import check_answer, oldest_version, verify_signature
-from handle_protocol.site import AllowedServers, Candidate, Endpoint, ServerHealth, rank_candidates
+from handle_protocol.site import AllowServer, Candidate, Endpoint, ServerHealth, rank_candidates
 from handle_protocol.transport.stream import Transport
 from handle_protocol.wire.message import (
     NO_REQUEST_ID,
@@ -68,7 +68,7 @@ class Clocks:
 class QueryLimits:
     """Which servers are queried, and when the next one is."""
 
-    allowed: AllowedServers
+    allow: AllowServer
     #: Seconds of silence after which the next server or transport is queried too. The reference client turns from UDP
     #: to TCP after 3 s.
     head_start: float = 2.0
@@ -141,7 +141,7 @@ class ServiceClient:
             service.sites,
             question.handle,
             authoritative=question.authoritative,
-            allowed=self._limits.allowed,
+            allow=self._limits.allow,
             health=self._health,
             now=now,
         )

@@ -266,8 +266,8 @@ class Lookups:
     are_signed: bool = False
 
 
-class DirectoryObserver(Protocol):
-    """Records what happens to lookups. Must be quick and must not raise."""
+class DirectoryObserver:
+    """A subclass records what happens to lookups. It must be quick and must not raise."""
 
     def record_refresh(self, error: HandleProtocolError | None) -> None:
         """The root was refreshed, or with an error it could not be."""

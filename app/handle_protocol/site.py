@@ -7,7 +7,7 @@ import hashlib
 import math
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -15,7 +15,7 @@ from itertools import zip_longest
 from operator import itemgetter
 from pathlib import PurePosixPath
 from struct import error as StructError
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from handle_protocol import errors, referral
@@ -142,13 +142,15 @@ class ServerHealth:
 _LATE: Final = "The root of the handle system did not answer in time."
 
 
-class RootKeeper(Protocol):
-    """Keeps the root across restarts. `service` are the sites that are known at the start."""
+class RootKeeper:
+    """Keeps the root in memory. A subclass keeps it across restarts. `service` are the sites known at the start."""
 
-    service: referral.HandleService
+    def __init__(self, service: referral.HandleService) -> None:
+        self.service = service
 
     async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
         """Keep the signed answer that replaced the root. Returns the answers that prove it, if they are known."""
+        return None
 
 
 class Root:
@@ -287,11 +289,9 @@ _SLOW: Final = (
 )
 
 
-class AllowedServers(Protocol):
-    """Which servers may be queried: anyone who has a prefix can write any address into a site value."""
-
-    def find(self, address: site_value.Address) -> site_value.Address | None:
-        """The address at which the server of a site is reached, inside a NAT another one. None if it is not allowed."""
+#: The address at which a server is reached, inside a NAT another one. None for a server that may not be queried: anyone
+#: who has a prefix can write any address into a site value.
+AllowServer = Callable[[site_value.Address], site_value.Address | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +343,7 @@ def rank_candidates(
     handle: bytes,
     *,
     authoritative: bool,
-    allowed: AllowedServers,
+    allow: AllowServer,
     health: ServerHealth,
     now: float,
 ) -> list[Candidate]:
@@ -352,14 +352,13 @@ def rank_candidates(
     Servers that answer fast come first. Each next endpoint is at another server, and has another transport if it can:
     whether a server is down or a firewall drops a transport, the second attempt avoids it. Endpoints that failed a
     moment ago come last. `authoritative` leaves out sites that only copy.
-    `allowed` says which servers are queried, and at which address.
     """
     servers: dict[site_value.Address, dict[Endpoint, Candidate]] = {}
     for site in sites:
         server = select_server(site, handle)
         if server is None or (authoritative and not site.is_primary):
             continue
-        address = allowed.find(server.ip)
+        address = allow(server.ip)
         if address is None:
             continue
         host, version = site.attribute(b"domain") or None, (site.major, site.minor)

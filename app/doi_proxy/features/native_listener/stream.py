@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from doi_proxy.features.native_listener.responder import (
     MAX_REQUEST_BYTES,
@@ -121,13 +121,6 @@ class NativeDatagrams(asyncio.DatagramProtocol):
             self._responder.count("dropped")
 
 
-class ServerState(Protocol):
-    """The open connections and the tasks of uvicorn's server, which it ends at a shutdown."""
-
-    connections: set[Any]
-    tasks: set[Any]
-
-
 class NativeStream(asyncio.Protocol):
     """See doi_proxy.server.connections.Connection, and the module. `create_http` makes the protocol of the tunnel."""
 
@@ -135,11 +128,12 @@ class NativeStream(asyncio.Protocol):
         self,
         responder: Responder,
         connections: Connections,
-        state: ServerState,
+        state: Any,
         create_http: Callable[[], Any],
     ) -> None:
         self._responder = responder
         self._connections = connections
+        #: The open connections and the tasks of uvicorn's server, which it ends at a shutdown.
         self._state = state
         self._create_http = create_http
         self.since = self.body_since = 0.0
@@ -388,7 +382,7 @@ class NativeServer(Tunnel):
         self._listener = listener
         self._streams = partial(NativeStream, responder, connections)
 
-    async def serve(self, listening: socket.socket, state: ServerState, create_http: Callable[[], Any]) -> Any:
+    async def serve(self, listening: socket.socket, state: Any, create_http: Callable[[], Any]) -> Any:
         """Serve a bound socket. Returns the asyncio.Server."""
         # Connections that may wait to be accepted.
         server = await asyncio.get_running_loop().create_server(

@@ -55,14 +55,14 @@ class Tracing(feature.Feature, Service):
 
     def observe(self) -> feature.Observers:
         """Open the traces, and record a span for each query to an upstream."""
-        from doi_proxy.features.tracing.spans import Export, open_traces
+        from doi_proxy.features.tracing.spans import Export, Traces
         from doi_proxy.server.listening import trusted_addresses
         from doi_proxy.system.check import read_version
 
         settings = self.context.settings
         endpoint = settings.group(TracingSettings).otel_endpoint
         trusted = trusted_addresses(settings.trusted_proxies)
-        self._traces = open_traces(Export(endpoint or ""), read_version(), trusted, time.time_ns)
+        self._traces = Traces(Export(endpoint or ""), read_version(), trusted, time.time_ns)
         return feature.Observers(upstream=lambda number: partial(self._traces.trace_query, number))
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
