@@ -274,16 +274,12 @@ def _find_all(name: HandleName) -> Iterator[NameWarning]:
 
 def _find_look_alikes(text: str) -> Iterator[NameWarning]:
     for place, character in enumerate(text, 1):
-        if (plain := _look_alike(character)) is not None:
+        # Fullwidth forms are those of ASCII, in its order.
+        code = ord(character)
+        plain = chr(code - (0xFF01 - 0x21)) if code in range(0xFF01, 0xFF5F) else _LOOK_ALIKES.get(character)
+        if plain is not None:
             point = CodePoint(character, place)
             yield NameWarning("look-alike", f'{point} looks like "{plain}".')
-
-
-def _look_alike(character: str) -> str | None:
-    """The ASCII character that another one looks like."""
-    code = ord(character)
-    # Fullwidth forms of ASCII, in its order.
-    return chr(code - (0xFF01 - 0x21)) if code in range(0xFF01, 0xFF5F) else _LOOK_ALIKES.get(character)
 
 
 def _find_mixed_scripts(text: str) -> Iterator[NameWarning]:

@@ -246,11 +246,8 @@ def read_key(members: dict[str, str]) -> bytes:
     """The data of an HS_PUBKEY value, given the members of a JSON Web Key. Raises KeyError for another type of key."""
     key_type, names = {"RSA": (RSA, ("e", "n")), "DSA": (DSA, ("q", "p", "g", "y"))}[members["kty"]]
     rest = RSA_PADDING if key_type == RSA else b""
-    return encode_public_key(KeyNumbers(key_type, _read_numbers(members, *names), rest=rest))
-
-
-def _read_numbers(members: dict[str, str], *names: str) -> tuple[bytes, ...]:
-    return tuple(_read_number(members.get(name, "")) for name in names)
+    numbers = tuple(_read_number(members.get(name, "")) for name in names)
+    return encode_public_key(KeyNumbers(key_type, numbers, rest=rest))
 
 
 def _read_number(text: str) -> bytes:
@@ -342,10 +339,6 @@ def _to_admin(data: bytes) -> dict[str, Any]:
     return {"format": "admin", "value": members}
 
 
-def _to_list(data: bytes) -> dict[str, Any]:
-    return {"format": "vlist", "value": _to_references(decode_references(data))}
-
-
 def _explain_key(data: bytes) -> dict[str, Any]:
     key = decode_public_key(data)
     # The members of a JSON Web Key in the order of the key's numbers (RFC 7518, section 6.3.1; DSA has no RFC).
@@ -406,7 +399,7 @@ def _to_address(address: bytes) -> str:
 #: How the data of a type, and of its subtypes, is explained.
 _EXPLANATIONS: Final[dict[bytes, Callable[[bytes], dict[str, Any]]]] = {
     b"HS_ADMIN": _to_admin,
-    b"HS_VLIST": _to_list,
+    b"HS_VLIST": lambda data: {"format": "vlist", "value": _to_references(decode_references(data))},
     b"HS_PUBKEY": _explain_key,
     b"HS_SITE": _explain_site,
     b"HS_NA_DELEGATE": _explain_site,

@@ -109,11 +109,9 @@ def join_segments(text: str) -> str:
 
 def with_other_brackets(text: str) -> str:
     """10.1000/74[947:ABC]2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: the brackets of a SICI, in either direction."""
-    return text if "(SICI)" in text.upper() and "[" not in text else _BRACKETS.sub(_change_brackets, text)
-
-
-def _change_brackets(found: re.Match[str]) -> str:
-    return f"<{found[2]}>" if found[1] == "[" else f"[{found[2]}]"
+    if "(SICI)" in text.upper() and "[" not in text:
+        return text
+    return _BRACKETS.sub(lambda found: f"<{found[2]}>" if found[1] == "[" else f"[{found[2]}]", text)
 
 
 #: A complete name does not end with any of these. It can end with "+" (10.1021/ja001926+), "-", and in a SICI with "#".

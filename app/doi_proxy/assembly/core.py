@@ -218,10 +218,13 @@ class _Upstreams:
         if observers.exchanges is not None and is_signed(url):
             context = replace(context, observer=observers.exchanges(number))
         api = _open_api(settings, url, context)
+        # Only the host, because a URL may contain a password.
+        label = f"upstream {number} ({urlsplit(url).hostname or 'handle servers'})"
         health = UpstreamHealth(
             Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
             Pause(FIRST_PAUSE, 3_600.0),
-            _upstream_log(settings, number, url),
+            # The highest privacy level at which a log may contain DOI names.
+            UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= 2),
         )
         record = observers.upstream(number) if observers.upstream else None
         # A route leads to the server of its prefixes. A default upstream, or a URL without a host, has many behind it.
@@ -301,13 +304,6 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
     )
     return HandleClient(url, identity, options, clock=time.time, may_ask_again=context.budget.admit_retry)
-
-
-def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
-    # Only the host, because a URL may contain a password.
-    label = f"upstream {number} ({urlsplit(url).hostname or 'handle servers'})"
-    # The highest privacy level at which a log may contain DOI names.
-    return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= 2)
 
 
 def read_queue_timeouts() -> Mapping[Priority, float]:

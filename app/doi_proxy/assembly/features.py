@@ -47,7 +47,10 @@ def installed() -> tuple[type[Feature], ...]:
     for feature in found:
         for needed in feature.needs:
             if needed not in names:
-                raise _misses(feature.name, needed)
+                raise ConfigurationError(
+                    f"the feature {feature.name} needs the feature {needed}, which is not installed; install doi-proxy "
+                    f"again, or delete app/doi_proxy/features/{feature.name} too"
+                )
     return tuple(found)
 
 
@@ -56,13 +59,6 @@ def load_feature(name: str) -> type[Feature]:
     module = import_module(f"doi_proxy.features.{name}.feature")
     classes = (each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Feature))
     return next(each for each in classes if each.__module__ == module.__name__)
-
-
-def _misses(name: str, needed: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"the feature {name} needs the feature {needed}, which is not installed; install doi-proxy again, or delete "
-        f"app/doi_proxy/features/{name} too"
-    )
 
 
 @cache

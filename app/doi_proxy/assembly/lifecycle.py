@@ -178,15 +178,6 @@ class JournalFormatter(logging.Formatter):
         return "\n".join(prefix + line for line in self._formatter.format(record).split("\n"))
 
 
-def _open_formatter(log_format: str, *, is_journal: bool) -> logging.Formatter:
-    if not is_journal:
-        return JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT)
-    # The journal has the time of each line.
-    return JournalFormatter(
-        JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT.removeprefix("%(asctime)s "))
-    )
-
-
 def goes_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
     """Whether a file is the stream to the journal that systemd names in JOURNAL_STREAM (systemd.exec(5))."""
     try:
@@ -201,7 +192,10 @@ def begin_logging(settings: Settings) -> None:
     handler = logging.StreamHandler()
     # 2 is standard error.
     is_journal = goes_to_journal(os.environ, 2)
-    handler.setFormatter(_open_formatter(settings.log_format, is_journal=is_journal))
+    # The journal has the time of each line.
+    text = logging.Formatter(_TEXT.removeprefix("%(asctime)s ") if is_journal else _TEXT)
+    formatter = JSONFormatter() if settings.log_format == "json" else text
+    handler.setFormatter(JournalFormatter(formatter) if is_journal else formatter)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
     sys.excepthook = _log_crash

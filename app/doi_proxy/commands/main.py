@@ -166,18 +166,14 @@ def _filling(parser: _Parser, name: str, module: str) -> Callable[[], None]:
     def fill() -> None:
         # The settings that `serve --help` lists.
         listed = ("host", "port", "public_url", "store_url", "instances", "upstream_contact")
-        _add_settings(parser, listed if name == "serve" else ())
+        parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
+        parser.add_argument("--help-settings", action=_HelpSettings, help="print the flags of all settings and exit")
+        _add_setting_flags(parser, listed if name == "serve" else ())
         command: Command = next(candidate for candidate in import_module(module).COMMANDS if candidate.name == name)
         command.add_arguments(parser)
         parser.set_defaults(run=command.run)
 
     return fill
-
-
-def _add_settings(command: argparse.ArgumentParser, shown: Collection[str]) -> None:
-    command.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
-    command.add_argument("--help-settings", action=_HelpSettings, help="print the flags of all settings and exit")
-    _add_setting_flags(command, shown)
 
 
 def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] | None = None) -> None:

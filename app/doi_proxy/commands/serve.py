@@ -27,7 +27,6 @@ from doi_proxy.server.listening import UNIX, listen, listen_at
 from doi_proxy.server.tls import Certificate, find_certificate_problems
 from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Inspection, find_deprecated
-from doi_proxy.web.application import Application
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -132,11 +131,6 @@ def _open_sockets(settings: Settings) -> Sockets:
     return sockets
 
 
-def _further_listeners(application: Application, sockets: Sockets) -> list[http_server.FurtherListener]:
-    """The listeners besides that of the service."""
-    return [http_server.FurtherListener(application.listeners[name], listening) for name, listening in sockets[1:]]
-
-
 def _run(
     settings: Settings,
     load: Callable[[], Settings],
@@ -161,7 +155,7 @@ def _run(
 
     events = http_server.Events(lambda: _report_ready(notifier, status), drain, notifier.alive)
     lifecycle.request_reload = reload
-    further = _further_listeners(application, sockets)
+    further = [http_server.FurtherListener(application.listeners[name], listening) for name, listening in sockets[1:]]
     server = SignalServer(application, server_options(settings, certificate), events, reload, further)
     register(server, lifecycle)
     server.run(sockets=handles_of(sockets[0][1]))

@@ -91,7 +91,8 @@ class Output:
         if rows.is_started and not self.is_gone():
             await self.send({"type": "http.response.body", "body": end + writer.closing})
         elif not rows.is_started:
-            await _send_reply(_empty(writer), self.send)
+            content = (b"content-type", writer.media_type.encode())
+            await _send_reply(Reply(200, (content,), writer.opening + writer.closing, (NO_STORE,)), self.send)
 
 
 class RowStream:
@@ -128,12 +129,6 @@ def make_writer(media_type: str, fields: Sequence[str]) -> writing.RowWriter:
     if media_type == JSON:
         return writing.JsonArrayWriter()
     return writing.TableWriter(fields) if media_type == CSV else writing.JsonLinesWriter()
-
-
-def _empty(writer: writing.RowWriter) -> Reply:
-    """An answer without a row."""
-    content = (b"content-type", writer.media_type.encode())
-    return Reply(200, (content,), writer.opening + writer.closing, (NO_STORE,))
 
 
 async def _start(writer: writing.RowWriter, send: Send) -> None:

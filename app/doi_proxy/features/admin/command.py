@@ -160,21 +160,17 @@ def _add_refresh(command: argparse.ArgumentParser) -> None:
 
 def _show(context: CommandContext, namespace: argparse.Namespace) -> int:
     if not namespace.names:
-        return _show_counts(context, namespace)
+        from doi_proxy.features.admin.purge import show_counts
+
+        if namespace.server is not None:
+            raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
+        return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
     if namespace.every_entry:
         raise ConfigurationError("--every-entry is for the counts of the whole store; give no names")
     names = [read_argument(text) for text in namespace.names]
     if namespace.server is not None:
         return show_remote(open_client(context.settings, namespace.server), names)
     return asyncio.run(show_stored(context.stores, names))
-
-
-def _show_counts(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from doi_proxy.features.admin.purge import show_counts
-
-    if namespace.server is not None:
-        raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
-    return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
 
 
 def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:

@@ -41,11 +41,6 @@ def _is_right(authorization: str | None, secret: str | None) -> bool:
     return is_equal and scheme.lower() == "bearer"
 
 
-def _has_token(request: Request) -> bool:
-    """Whether a request has a Bearer token. A front proxy may pass on another scheme that is its own."""
-    return (request.header(b"authorization") or "").partition(" ")[0].lower() == "bearer"
-
-
 class AdminGate(OperatorGate):
     """Answers requests below ADMIN_PATH. Without the right token, no request reaches the admin API."""
 
@@ -85,8 +80,10 @@ class AdminGate(OperatorGate):
 
     def answers(self, request: Request) -> bool:
         """Whether a request is for this gate."""
-        path = request.path
-        return path.startswith(ADMIN_PATH) or (path in self._shared and _has_token(request))
+        if request.path.startswith(ADMIN_PATH) or request.path not in self._shared:
+            return request.path.startswith(ADMIN_PATH)
+        # A front proxy may pass on another scheme that is its own.
+        return (request.header(b"authorization") or "").partition(" ")[0].lower() == "bearer"
 
     async def answer(self, request: Request, scope: responses.Scope, send: responses.Send) -> int:
         """Answer a request. Returns the status."""
@@ -97,11 +94,8 @@ class AdminGate(OperatorGate):
             if message["type"] == "http.response.start":
                 status = message["status"]
                 # No CORS headers: no page of another site may read an answer.
-                message["headers"] = [
-                    *_without_cache(message.get("headers", ())),
-                    (b"x-content-type-options", b"nosniff"),
-                    NO_STORE,
-                ]
+                headers = [header for header in message.get("headers", ()) if header[0] != b"cache-control"]
+                message["headers"] = [*headers, (b"x-content-type-options", b"nosniff"), NO_STORE]
             await send(message)
 
         refusal = self._refuse(request)
@@ -155,10 +149,6 @@ class AdminGate(OperatorGate):
 def _limits(error: TooManyRequests) -> tuple[Header, ...]:
     headers = quota_headers(error.quota, error.retry_after)
     return tuple(header for header in headers if not header[0].startswith(b"access-control-"))
-
-
-def _without_cache(headers: object) -> list[Header]:
-    return [header for header in headers if header[0] != b"cache-control"]  # type: ignore[attr-defined]
 
 
 async def _send(reply: responses.Reply, send: responses.Send) -> None:

@@ -227,13 +227,12 @@ def _whole(text: str | None, most: int) -> str | None:
 def _clean(text: str) -> str:
     if text.isprintable():
         return text
-    # Takes the place of a control, formatting, private-use or unassigned character.
-    return "".join(character if _is_graphic(character) else "\N{REPLACEMENT CHARACTER}" for character in text)
-
-
-def _is_graphic(character: str) -> bool:
-    # str.isprintable is false for spaces other than U+0020, which printed references have.
-    return character.isprintable() or unicodedata.category(character) == "Zs"
+    # U+FFFD takes the place of a control, formatting, private-use or unassigned character. str.isprintable is false for
+    # spaces other than U+0020, which printed references have.
+    return "".join(
+        character if character.isprintable() or unicodedata.category(character) == "Zs" else "\ufffd"
+        for character in text
+    )
 
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -510,7 +510,8 @@ def _build(name: str, folder: Path | None, institution: Institution, packages: S
     found = read_messages(institution.languages, _find_folder(folder, "messages"), packages)
     texts = {tag: translation.texts for tag, translation in found.items()}
     brands = {tag: _translate(brand, translation) for tag, translation in found.items()}
-    replace_templates = _replace_templates(_find_folder(folder, "templates"), brand)
+    own = _find_folder(folder, "templates")
+    replace_templates = None if own is None else lambda templates: open_templates(templates, own, brand)
     return look.Branding(brand, files, institution.languages, texts, replace_templates, brands)
 
 
@@ -524,10 +525,6 @@ def _translate(brand: look.Brand, translation: Translation) -> look.Brand:
     if translation.footer:
         changed["footer"] = translation.footer
     return replace(brand, **changed)
-
-
-def _replace_templates(folder: Path | None, brand: look.Brand) -> Callable[[OwnTemplates], Renderer] | None:
-    return None if folder is None else lambda own: open_templates(own, folder, brand)
 
 
 def _brand_icon(name: str, accent: str | None, svg: str) -> str:

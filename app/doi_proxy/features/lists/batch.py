@@ -464,7 +464,8 @@ class _Batch:
             group = [await self._complete(item)]
             following = self._take_next()
             # A row that waits begins a group: the rows before it are written first, also if a signal ends the wait.
-            while _is_known(following) and not self._waits(following) and self._has_room(group):
+            # The largest group of rows is 64.
+            while _is_known(following) and not self._waits(following) and len(group) < 64 and not self._turn.is_over():
                 group.append(await self._complete(following))
                 following = self._take_next()
             yield group
@@ -482,10 +483,6 @@ class _Batch:
         if isinstance(item, ListRow):
             return item.suggestions is None
         return not item.lookup.done() or item.lookup.result().judgement.verdict is Verdict.NOT_FOUND
-
-    def _has_room(self, group: list[ListRow]) -> bool:
-        # The largest group of rows.
-        return len(group) < 64 and not self._turn.is_over()
 
     def _take_next(self) -> ListRow | _Pending | _End | None:
         """The next item of the queue, None if it is empty."""

@@ -263,10 +263,6 @@ def _read_route(table: Mapping[str, Any]) -> records.Route:
     return records.Route(url)
 
 
-def _read_denial(table: Mapping[str, Any]) -> records.Denial:
-    return records.Denial(_read_reason(table["deny"], "deny"))
-
-
 _ACTIONS: Final[
     dict[
         str,
@@ -278,7 +274,7 @@ _ACTIONS: Final[
     "alias": _read_alias,
     "values": _read_values,
     "upstream": _read_route,
-    "deny": _read_denial,
+    "deny": lambda table: records.Denial(_read_reason(table["deny"], "deny")),
 }
 #: What a record may have.
 KEYS: Final = frozenset({"doi", "prefix", "note", "until", "library", *_ACTIONS})

@@ -258,7 +258,8 @@ class _Api:
         )
         complete: Part = {}
         for status, answer in sorted(answers.items()):
-            headers = self._find_headers(status) | answer.get("headers", {})
+            known = [name for name, statuses in self._statuses.items() if int(status) in statuses]
+            headers = {name: {"$ref": f"#/components/headers/{name}"} for name in known} | answer.get("headers", {})
             described = answer | ({"headers": headers} if headers else {})
             # Some generators of clients do not look behind a reference for the media type of an answer.
             if status in own or (status == "200" and JSON in answer.get("content", {})):
@@ -278,13 +279,6 @@ class _Api:
             if has_schema and example is not None and kind in (JSON, NDJSON):
                 content[kind] |= {"example": example if kind == JSON else example[0]}
         return answer | ({"content": content} if content else {})
-
-    def _find_headers(self, status: str) -> Part:
-        return {
-            name: {"$ref": f"#/components/headers/{name}"}
-            for name, statuses in self._statuses.items()
-            if int(status) in statuses
-        }
 
 
 Made = TypeVar("Made")

@@ -137,7 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a query about a name."""
-        body = _write_answer(unquote(self.path.partition("?")[0].removeprefix("/api/handles/")))
+        name = unquote(self.path.partition("?")[0].removeprefix("/api/handles/"))
+        target = _TARGETS.get(name, f"https://example.org/{name}")
+        url = {"index": 1, "type": "URL", "data": {"format": "string", "value": target}, "ttl": _TTL}
+        body = json.dumps({"responseCode": 1, "handle": name, "values": [url]}).encode()
         self.send_response(http.client.OK)
         self.send_header("Content-Type", "application/json;charset=UTF-8")
         self.send_header("Content-Length", str(len(body)))
@@ -146,13 +149,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the name of the base class
         """Log nothing."""
-
-
-def _write_answer(name: str) -> bytes:
-    """The answer of the handle API about a name: one URL value."""
-    target = _TARGETS.get(name, f"https://example.org/{name}")
-    url = {"index": 1, "type": "URL", "data": {"format": "string", "value": target}, "ttl": _TTL}
-    return json.dumps({"responseCode": 1, "handle": name, "values": [url]}).encode()
 
 
 class Proxy:

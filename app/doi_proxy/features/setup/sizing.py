@@ -119,7 +119,9 @@ def change_settings(settings: Settings, text: str, values: Mapping[str, Any]) ->
     """The text of a TOML file with these settings. Comments and all other settings stay. Raises ConfigurationError."""
     changed = text
     for name, value in values.items():
-        changed = _set_line(changed, settings.table_and_key(name), _toml_line(settings, name, value))
+        # TOML has the strings of JSON, but no DEL in them (TOML 1.0.0, "String").
+        line = f"{settings.table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}"
+        changed = _set_line(changed, settings.table_and_key(name), line.replace("\x7f", "\\u007f"))
     # A form of TOML that _set_line does not know, such as a value of several lines.
     try:
         tables = parse_toml(text)
@@ -133,12 +135,6 @@ def change_settings(settings: Settings, text: str, values: Mapping[str, Any]) ->
         names = ", ".join(values)
         raise ConfigurationError(f"the settings file has a form that setup cannot change; set there yourself: {names}")
     return changed
-
-
-def _toml_line(settings: Settings, name: str, value: Any) -> str:
-    """The line of a setting in its table of a TOML file."""
-    # TOML has the strings of JSON, but no DEL in them (TOML 1.0.0, "String").
-    return f"{settings.table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
 
 
 def _set_line(text: str, place: tuple[str, str], new: str) -> str:

@@ -101,7 +101,9 @@ def add_status(
         language = choose_language(request.headers.get("accept-language"), pages.languages)
         found = await read(request)
         if found is None:
-            return _refuse(pages, link, language) if wants_page else _problem(link)
+            if wants_page:
+                return _refuse(pages, link, language)
+            return _respond(problem(403, _REASON, base=link.base).body, PROBLEM, status=403)
         # A turn for the numbers, and one for what shows them.
         await asyncio.sleep(0)
         if not wants_page:
@@ -151,10 +153,6 @@ _REASON = (
     "The status is not shown to this network, or not under this host; add the network to status_networks, set"
     " public_url to the host, or send the token of the admin API."
 )
-
-
-def _problem(link: Link) -> Response:
-    return _respond(problem(403, _REASON, base=link.base).body, PROBLEM, status=403)
 
 
 def _respond(body: bytes, *headers: Header, status: int = 200) -> Response:

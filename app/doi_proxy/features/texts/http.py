@@ -306,12 +306,6 @@ def _parse(text: str, base_url: str) -> ParsedText:
     return parse(text, own_hosts=frozenset({urlsplit(base_url).hostname or ""}))
 
 
-def _write_item(item: Item, base_url: str) -> bytes:
-    hosts = frozenset({urlsplit(base_url).hostname or ""})
-    parsed = parse_item(item, hosts) if isinstance(item, ListItem) else unreadable(item.text, item.message)
-    return write_line(parsed, base_url, item if item.key is not None else None)
-
-
 async def _keep(pieces: AsyncIterator[bytes], body: bytearray) -> AsyncIterator[bytes]:
     """The pieces of a body, which is kept as it was sent. Items in memory take 40 times as many bytes.
 
@@ -330,9 +324,11 @@ async def _cut(body: bytearray) -> AsyncIterator[bytes]:
 
 
 async def _write_rows(items: AsyncIterator[Item], base_url: str, hold_turn: HoldTurn) -> AsyncIterator[bytes]:
+    hosts = frozenset({urlsplit(base_url).hostname or ""})
     async for item in items:
         async with hold_turn():
-            row = _write_item(item, base_url)
+            parsed = parse_item(item, hosts) if isinstance(item, ListItem) else unreadable(item.text, item.message)
+            row = write_line(parsed, base_url, item if item.key is not None else None)
             await asyncio.sleep(0)
         yield row
 

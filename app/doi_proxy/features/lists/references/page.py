@@ -133,7 +133,9 @@ class ReferencesPage:
             async with asyncio.timeout_at(began + READ_TIMEOUT):
                 return await read_bibliography(sent, partial(self._service.text_turns.hold, client))
         except TimeoutError:
-            raise _too_busy() from None
+            quota = errors.Quota(BATCHES, 1, int(_RETRY_SECONDS))
+            message = "This resolver reads many texts now; try again later."
+            raise TooManyBatches(message, quota=quota, retry_after=_RETRY_SECONDS) from None
 
     def enter(self, request: Request, body: BodyBuffer) -> AbstractContextManager[OpenList]:
         """Hold a place among the lists. Raises TooManyBatches."""
@@ -295,13 +297,6 @@ async def _collect(body: BodyBuffer, received: bytearray) -> None:
         received += piece
         if len(received) > MAX_BODY_BYTES:
             raise TooManyReferences("bytes", count=MAX_BODY_BYTES)
-
-
-def _too_busy() -> TooManyBatches:
-    quota = errors.Quota(BATCHES, 1, int(_RETRY_SECONDS))
-    return TooManyBatches(
-        "This resolver reads many texts now; try again later.", quota=quota, retry_after=_RETRY_SECONDS
-    )
 
 
 async def _stream(found: Bibliography) -> AsyncGenerator[BatchInput]:

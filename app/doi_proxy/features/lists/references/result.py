@@ -222,7 +222,7 @@ def list_corrections(text: str, rows: Sequence[CheckedReference], *, has_lines: 
 
     Without `has_lines`, as in JSON, the numbers of rows are not those of lines: names are searched in their order.
     """
-    starts = _find_lines(text) if has_lines else []
+    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])] if has_lines else []
     corrections: list[Correction] = []
     cursor = 0
     for row in rows:
@@ -255,11 +255,6 @@ def correct(text: str, corrections: Sequence[Correction]) -> str:
         pieces += (text[done : change.start], change.text)
         done = change.end
     return "".join([*pieces, text[done:]])
-
-
-def _find_lines(text: str) -> list[int]:
-    """Where each line begins."""
-    return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
 
 
 #: The references of one page.
