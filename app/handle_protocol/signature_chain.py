@@ -21,15 +21,7 @@ from handle_protocol.json_sites import read_key, to_wire_value
 from handle_protocol.referral import ROOT_HANDLE, HandleService, read_lead
 from handle_protocol.signature import oldest_version, verify_bytes, verify_signature
 from handle_protocol.value import Record, read_value
-from handle_protocol.wire.message import (
-    OpCode,
-    Response,
-    ResponseStatus,
-    Signature,
-    Values,
-    decode_response,
-    encode_value,
-)
+from handle_protocol.wire import message
 from handle_protocol.wire.site_value import Value, encode_site
 
 #: Answers of one chain: how often all keys of the root can be replaced before the operator gets a new file.
@@ -50,7 +42,7 @@ def follow_chain(root: HandleService, answers: Sequence[bytes]) -> HandleService
     return root
 
 
-def extend_chain(root: HandleService, answers: Sequence[bytes], response: Response) -> tuple[bytes, ...]:
+def extend_chain(root: HandleService, answers: Sequence[bytes], response: message.Response) -> tuple[bytes, ...]:
     """The shortest chain that ends with this answer. Raises UnusableAnswer if the chain is too long, or broken."""
     answer = response.data
     for count, link in enumerate(answers):
@@ -68,11 +60,11 @@ def extend_chain(root: HandleService, answers: Sequence[bytes], response: Respon
 
 def _read_link(root: HandleService, answer: bytes) -> HandleService:
     """The root that an answer describes. Raises UnusableAnswer, and SignatureInvalid if the signature is wrong."""
-    response = decode_response(answer, digest_requested=True)
+    response = message.decode_response(answer, digest_requested=True)
     body = response.body
-    if response.header.op_code != OpCode.RESOLUTION or response.code != ResponseStatus.SUCCESS:
+    if response.header.op_code != message.OpCode.RESOLUTION or response.code != message.ResponseStatus.SUCCESS:
         raise UnusableAnswer("an answer is not about a record")
-    if not isinstance(body, Values) or body.handle.upper() != ROOT_HANDLE:
+    if not isinstance(body, message.Values) or body.handle.upper() != ROOT_HANDLE:
         raise UnusableAnswer("an answer is not about the root")
     _verify(response, root)
     # The TTL of a kept root does not count: it is refreshed at once.
@@ -82,7 +74,7 @@ def _read_link(root: HandleService, answer: bytes) -> HandleService:
     return HandleService(lead.sites, is_verified=True)
 
 
-def _verify(response: Response, root: HandleService) -> None:
+def _verify(response: message.Response, root: HandleService) -> None:
     pairs = [(server.public_key, site) for site in root.sites for server in site.servers if server.public_key]
     # Keys of one root that are tried. The root has fewer than ten servers.
     for key, site in list(dict(pairs).items())[:64]:
@@ -156,7 +148,7 @@ class SignedClaims:
 
     def verify(self, public_key: bytes) -> None:
         """Check that a key (the data of an HS_PUBKEY value) signed it. Raises SignatureInvalid, MalformedMessage."""
-        verify_bytes(self.signed, Signature(b"SHA-256", self.signature), public_key)
+        verify_bytes(self.signed, message.Signature(b"SHA-256", self.signature), public_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +218,7 @@ def _decode(text: str) -> bytes:
 def encode_signed(value: Mapping[str, Any]) -> bytes:
     """The part of a value, in the JSON of the handle API, that a digest covers. Raises ValueError."""
     # A value begins with its index and its time stamp, which the digest leaves out.
-    return encode_value(_to_wire(value))[8:]
+    return message.encode_value(_to_wire(value))[8:]
 
 
 def read_value_data(value: Mapping[str, Any]) -> bytes:

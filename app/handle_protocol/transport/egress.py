@@ -16,13 +16,7 @@ import httptools
 
 from handle_protocol.errors import HandleProtocolError, ServerRefused, ServerUnreachable, UnusableAnswer
 from handle_protocol.site import Candidate
-from handle_protocol.transport.stream import (
-    ConnectionPool,
-    StreamConnection,
-    has_id_of,
-    refuse_long,
-    translate_socket_error,
-)
+from handle_protocol.transport import stream
 from handle_protocol.wire.site_value import TransportProtocol
 
 #: Bytes of an answer besides its body: the status line, the header fields and the framing of chunks.
@@ -38,7 +32,7 @@ class HttpAnswer:
     body: bytes = b""
 
 
-class HttpConnection(StreamConnection[HttpAnswer]):
+class HttpConnection(stream.StreamConnection[HttpAnswer]):
     """Reads answers, of a body with more than `max_bytes` only the start.
 
     With `ends_at_head`, as for CONNECT, an answer has no body.
@@ -181,7 +175,7 @@ class Egress:
             raise
         except Exception as error:
             # Catch everything: an exception missing from a list would not count as a failure of the server.
-            raise translate_socket_error(error) from error
+            raise stream.translate_socket_error(error) from error
 
     async def _open(
         self, host: str, port: int, tls: ssl.SSLContext | None, *, ends_at_head: bool = False
@@ -283,7 +277,7 @@ class TunnelTransport:
     def __init__(
         self,
         egress: Egress,
-        pool: ConnectionPool[HttpAnswer],
+        pool: stream.ConnectionPool[HttpAnswer],
         *,
         headers: Mapping[str, str],
         max_bytes: int,
@@ -300,7 +294,7 @@ class TunnelTransport:
         route = self._find_route(candidate)
         request = self._write_request(route, candidate.host, handle, message)
         answer = await self._pool.exchange(
-            route, lambda: self._connect(route), request, belongs=lambda answer: has_id_of(message, answer.body)
+            route, lambda: self._connect(route), request, belongs=lambda answer: stream.has_id_of(message, answer.body)
         )
         return self._read(answer, message)
 
@@ -354,5 +348,5 @@ class TunnelTransport:
             raise UnusableAnswer("The handle server's answer through HTTP is not a message of the Handle protocol.")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise UnusableAnswer("The handle server's answer has a content coding that was not offered.")
-        refuse_long(answer.body, message, self._max_bytes)
+        stream.refuse_long(answer.body, message, self._max_bytes)
         return answer.body

@@ -20,19 +20,9 @@ from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError, InvalidParameter
 from doi_proxy.features.feature import CommandContext
-from doi_proxy.features.lists import server_client
+from doi_proxy.features.lists import rows_file, server_client
 from doi_proxy.features.lists.batch import BatchInput, BatchOptions, RemainingTime, agency_source, count_lists
 from doi_proxy.features.lists.command import ResolveChoice
-from doi_proxy.features.lists.rows_file import (
-    ROWS_FORMATS,
-    RowOutput,
-    RowRecorder,
-    RowsFile,
-    WrittenRow,
-    claim_file,
-    report_rows,
-    show_verdicts,
-)
 from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import (
     FIELDS,
@@ -64,8 +54,8 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     if output_format == "concise":
         choice = replace(choice, suggests=True)
     fields = _choose_fields(choice, output_format)
-    with RowOutput(choice.output) as output, stop_on_signals() as stop:
-        recorder = RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
+    with rows_file.RowOutput(choice.output) as output, stop_on_signals() as stop:
+        recorder = rows_file.RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
         job = server_client.ListJob(recorder, files, server_client.find_obstacle(output, output_format, fields))
         inputs = _read_inputs(choice, files, stop.event)
         try:
@@ -91,7 +81,7 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
 async def _run(
     context: CommandContext,
     choice: ResolveChoice,
-    recorder: RowRecorder,
+    recorder: rows_file.RowRecorder,
     inputs: AsyncGenerator[list[BatchInput]],
     stop: asyncio.Event,
     fields: Sequence[str],
@@ -105,7 +95,7 @@ async def _run(
                 await recorder.write(rows)
                 if _is_short(choice):
                     _explain_failures(rows)
-                bar.describe(show_verdicts(recorder.verdicts))
+                bar.describe(rows_file.show_verdicts(recorder.verdicts))
                 bar.advance(len(rows))
 
 
@@ -292,7 +282,7 @@ def _count_time(settings: Settings, choice: ResolveChoice) -> RemainingTime | No
 
 
 def _show_progress(
-    choice: ResolveChoice, recorder: RowRecorder, time_left: RemainingTime | None
+    choice: ResolveChoice, recorder: rows_file.RowRecorder, time_left: RemainingTime | None
 ) -> AbstractContextManager[Bar]:
     """The progress line, unless rows go to the terminal."""
     if _is_terminal_output(choice):
@@ -306,7 +296,7 @@ def _show_progress(
 # --- The end ------------------------------------------------------------------------------------------------------
 
 
-def _propose_extraction(choice: ResolveChoice, recorder: RowRecorder) -> None:
+def _propose_extraction(choice: ResolveChoice, recorder: rows_file.RowRecorder) -> None:
     """Say how to read running text, if a list of names has mostly none."""
     is_list = not choice.extracts and any(source.format in (None, TEXT) for source in _sources(choice))
     wrong = recorder.verdicts[Verdict.NOT_A_DOI] - recorder.without_doi
@@ -315,14 +305,14 @@ def _propose_extraction(choice: ResolveChoice, recorder: RowRecorder) -> None:
         print("most lines are not DOI names; for running text, add --extract", file=sys.stderr)
 
 
-def _exit_status(recorder: RowRecorder, *, is_strict: bool) -> int:
+def _exit_status(recorder: rows_file.RowRecorder, *, is_strict: bool) -> int:
     """0 if every name leads to its work. An entry without a DOI counts only if it `is_strict`."""
     bad = sum(count for verdict, count in recorder.verdicts.items() if verdict not in GOOD) + recorder.others
     return 0 if recorder.rows and bad - (0 if is_strict else recorder.without_doi) == 0 else 1
 
 
 def _report(job: server_client.ListJob) -> None:
-    report_rows(job.recorder.verdicts, job.recorder.others, job.files.entries, job.files.columns)
+    rows_file.report_rows(job.recorder.verdicts, job.recorder.others, job.files.entries, job.files.columns)
 
 
 def _report_end(job: server_client.ListJob) -> int:
@@ -336,9 +326,11 @@ def _report_end(job: server_client.ListJob) -> int:
 
 async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
     """Replace the rows of a file that have some verdicts. Raises ConfigurationError and DoiProxyError."""
-    path, rows_format = choice.output, choice.output_format or ROWS_FORMATS[0]
-    if path is None or rows_format not in ROWS_FORMATS:
-        raise ConfigurationError(f"--again: name the file of rows with -o FILE, which is {' or '.join(ROWS_FORMATS)}")
+    path, rows_format = choice.output, choice.output_format or rows_file.ROWS_FORMATS[0]
+    if path is None or rows_format not in rows_file.ROWS_FORMATS:
+        raise ConfigurationError(
+            f"--again: name the file of rows with -o FILE, which is {' or '.join(rows_file.ROWS_FORMATS)}"
+        )
     if choice.matches:
         raise ConfigurationError("--again: rows have no references to compare; leave out --match")
     if (choice.lists or choice.names) and not path.exists():
@@ -347,7 +339,7 @@ async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
     with stop_on_signals() as stop:
         names = await _replace_rows(context, choice, _Source(path, rows_format, choice.again), verdicts, stop)
     if names:
-        report_rows(verdicts)
+        rows_file.report_rows(verdicts)
     else:
         print(f"-o {path}: no row has one of the verdicts {', '.join(choice.again)}", file=sys.stderr)
     if stop.event.is_set():
@@ -372,12 +364,12 @@ class _Source:
         except OSError as error:
             raise ConfigurationError(f"-o {self.path}: cannot be read: {error.strerror or error}") from error
 
-    def rows(self, file: IO[bytes]) -> RowsFile:
+    def rows(self, file: IO[bytes]) -> rows_file.RowsFile:
         """The rows of the open file, from its beginning."""
         file.seek(0)
-        return RowsFile(file, self.path, self._format)
+        return rows_file.RowsFile(file, self.path, self._format)
 
-    def is_repeated(self, row: WrittenRow) -> bool:
+    def is_repeated(self, row: rows_file.WrittenRow) -> bool:
         """Whether a row is looked up again."""
         return not row.is_error and row.verdict in self._verdicts
 
@@ -387,7 +379,7 @@ async def _replace_rows(
 ) -> int:
     """Look up the rows, replace them and count their verdicts. Returns the number of names that had to be looked up."""
     with source.open() as file, source.open() as inputs:
-        claim_file(file.fileno(), source.path)
+        rows_file.claim_file(file.fileno(), source.path)
         # Raises before anything is written.
         names = sum(map(source.is_repeated, source.rows(file).rows()))
         if not names:
@@ -463,7 +455,7 @@ async def _read_again(source: _Source, inputs: IO[bytes]) -> AsyncGenerator[list
     yield group
 
 
-def _read_item(row: WrittenRow) -> ListItem:
+def _read_item(row: rows_file.WrittenRow) -> ListItem:
     """The input of a row. Its name may have been found in a text that is not a name."""
     text, doi = row.members["input"], row.members.get("doi")
     found = FoundName(HandleName(doi), 0, len(text), text, "literal", None) if isinstance(doi, str) and doi else None

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
-from doi_proxy.features.setup.doctor import (
-    find_authority_problems,
-    find_contradictions,
-    find_ineffective,
-    find_machine_limits,
-    find_management_problems,
-    find_port_in_use,
-    find_refused_routes,
-    find_risks,
-    find_store_folder_problems,
-    find_unreadable_files,
-)
+from doi_proxy.features.setup import doctor
 from doi_proxy.features.setup.sizing import Has, Load, ShownSetting, describe_settings, need_of, write_rows
 from doi_proxy.proxy_client import open_client
 from doi_proxy.server.tls import find_certificate_problems
@@ -33,18 +22,18 @@ if TYPE_CHECKING:
 
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (
-    find_ineffective,
+    doctor.find_ineffective,
     find_deprecated,
-    find_contradictions,
-    find_refused_routes,
-    find_risks,
-    find_machine_limits,
-    find_unreadable_files,
-    find_authority_problems,
+    doctor.find_contradictions,
+    doctor.find_refused_routes,
+    doctor.find_risks,
+    doctor.find_machine_limits,
+    doctor.find_unreadable_files,
+    doctor.find_authority_problems,
     find_certificate_problems,
-    find_store_folder_problems,
-    find_port_in_use,
-    find_management_problems,
+    doctor.find_store_folder_problems,
+    doctor.find_port_in_use,
+    doctor.find_management_problems,
 )
 
 
