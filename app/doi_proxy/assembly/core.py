@@ -30,15 +30,7 @@ from doi_proxy.resolver.fetcher import FailureMemory, ResolverOptions, ResolverT
 from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
 from doi_proxy.resolver.resolution import Proofs, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.server.connections import (
-    BODY_TIMEOUT,
-    HEAD_TIMEOUT,
-    IDLE_TIMEOUT,
-    PER_CLIENT,
-    WRITE_TIMEOUT,
-    ConnectionLimits,
-    Connections,
-)
+from doi_proxy.server import connections
 from doi_proxy.server.listening import trusted_addresses
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.store.file import StoreOptions, find_store_file, open_store, read_store_path
@@ -454,7 +446,7 @@ def open_core(
     observers: Observers = UNOBSERVED,
     *,
     parts: SuppliedParts = NO_PARTS,
-    connections: Connections | None = None,
+    connections: connections.Connections | None = None,
     read_only: bool = False,
 ) -> Core:
     """The parts that answer names, with the local sources of features. Raises ConfigurationError.
@@ -578,16 +570,16 @@ def build_prepared_answers(
     return prepared
 
 
-def open_connections(settings: Settings) -> Connections:
+def open_connections(settings: Settings) -> connections.Connections:
     """What the server keeps about the connections of this process."""
-    limits = ConnectionLimits(
-        head_timeout=HEAD_TIMEOUT,
-        body_timeout=BODY_TIMEOUT,
-        write_timeout=WRITE_TIMEOUT,
-        idle_timeout=IDLE_TIMEOUT,
+    limits = connections.ConnectionLimits(
+        head_timeout=connections.HEAD_TIMEOUT,
+        body_timeout=connections.BODY_TIMEOUT,
+        write_timeout=connections.WRITE_TIMEOUT,
+        idle_timeout=connections.IDLE_TIMEOUT,
         total=_count_connections(settings),
-        per_client=PER_CLIENT,
+        per_client=connections.PER_CLIENT,
         client_of=client_of,
         is_trusted=trusted_addresses(settings.trusted_proxies),
     )
-    return Connections(limits)
+    return connections.Connections(limits)

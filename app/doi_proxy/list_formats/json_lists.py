@@ -84,9 +84,9 @@ class ColumnReader(LineReader):
             raise self._unclosed()
         return []
 
-    def _read(self, lines: list[Line]) -> list[ReadItem]:
+    def _read(self, read: list[Line]) -> list[ReadItem]:
         items: list[ReadItem] = []
-        for line in lines:
+        for line in read:
             text = decode_line(line, self._max_line_bytes)
             self._line = line
             if isinstance(text, UnreadableItem):

@@ -326,7 +326,7 @@ class LineReader:
             )
         return self._read(lines)
 
-    def _read(self, lines: list[Line]) -> list[ReadItem]:
+    def _read(self, read: list[Line]) -> list[ReadItem]:
         """The items of these lines."""
         raise NotImplementedError
 
@@ -342,9 +342,9 @@ class LinesReader(LineReader):
         """See ListReader."""
         return super().feed(self._lines.skip_empty(data))
 
-    def _read(self, lines: list[Line]) -> list[ReadItem]:
+    def _read(self, read: list[Line]) -> list[ReadItem]:
         items: list[ReadItem] = []
-        for line in lines:
+        for line in read:
             if not line.data:
                 continue
             text = decode_line(line, self._max_line_bytes)

@@ -12,14 +12,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final, cast
 
-from doi_proxy.features.native_listener.responder import (
-    MAX_REQUEST_BYTES,
-    HandleRequest,
-    Peer,
-    Responder,
-    read_request,
-    write_unreadable,
-)
+from doi_proxy.features.native_listener import responder
 from doi_proxy.server.connections import Connections, Phase, Reason
 from doi_proxy.system.check import Service
 from doi_proxy.web.request import Fields
@@ -63,7 +56,7 @@ class AnswerLimit:
 class NativeDatagrams(asyncio.DatagramProtocol):
     """The socket for UDP: a request in one packet, an answer in one packet. All others are dropped."""
 
-    def __init__(self, responder: Responder, host: str, port: int, timer: Callable[[], float]) -> None:
+    def __init__(self, responder: responder.Responder, host: str, port: int, timer: Callable[[], float]) -> None:
         """`host` and `port` are those of the socket. `timer` is monotonic."""
         self._responder = responder
         self._host = host
@@ -90,11 +83,11 @@ class NativeDatagrams(asyncio.DatagramProtocol):
             self._responder.count("dropped")
             return
         try:
-            request = read_request(data)
+            request = responder.read_request(data)
         except MalformedMessage:
             self._responder.count("dropped")
             return
-        peer = Peer(addr[0], self._host, self._port, is_forgeable)
+        peer = responder.Peer(addr[0], self._host, self._port, is_forgeable)
         bypasses = request.has(OpFlag.AUTHORITATIVE) or request.has(OpFlag.CERTIFIED)
         # At an unspecified address, the socket does not know which address the client used.
         is_unknown = request.op_code == OpCode.SITE_INFORMATION and ip_address(self._host).is_unspecified
@@ -110,7 +103,7 @@ class NativeDatagrams(asyncio.DatagramProtocol):
         else:
             self._responder.count("dropped")
 
-    async def _answer(self, request: HandleRequest, peer: Peer, address: Any) -> None:
+    async def _answer(self, request: responder.HandleRequest, peer: responder.Peer, address: Any) -> None:
         self._send(await self._responder.answer(request, peer), address)
 
     def _send(self, answer: bytes, address: Any) -> None:
@@ -126,7 +119,7 @@ class NativeStream(asyncio.Protocol):
 
     def __init__(
         self,
-        responder: Responder,
+        responder: responder.Responder,
         connections: Connections,
         state: Any,
         create_http: Callable[[], Any],
@@ -178,8 +171,8 @@ class NativeStream(asyncio.Protocol):
             self._hand_over()
         elif len(self._data) >= ENVELOPE_BYTES:
             length = decode_envelope(bytes(self._data[:ENVELOPE_BYTES])).message_length + ENVELOPE_BYTES
-            if length > MAX_REQUEST_BYTES:
-                self._write(write_unreadable())
+            if length > responder.MAX_REQUEST_BYTES:
+                self._write(responder.write_unreadable())
             elif len(self._data) >= length:
                 self._respond(bytes(self._data[:length]))
 
@@ -201,12 +194,12 @@ class NativeStream(asyncio.Protocol):
     def _respond(self, data: bytes) -> None:
         self._is_answering = True
         try:
-            request = read_request(data)
+            request = responder.read_request(data)
         except MalformedMessage:
-            self._write(write_unreadable())
+            self._write(responder.write_unreadable())
             return
         host, port, *_ = self._transport.get_extra_info("sockname")
-        peer = Peer(self._client, host, port)
+        peer = responder.Peer(self._client, host, port)
         answer = self._responder.answer_now(request, peer)
         if answer is not None:
             self._write(answer)
@@ -215,7 +208,7 @@ class NativeStream(asyncio.Protocol):
         self._state.tasks.add(self._task)
         self._task.add_done_callback(self._state.tasks.discard)
 
-    async def _answer(self, request: HandleRequest, peer: Peer) -> None:
+    async def _answer(self, request: responder.HandleRequest, peer: responder.Peer) -> None:
         self._write(await self._responder.answer(request, peer))
 
     def _write(self, answer: bytes) -> None:
@@ -282,7 +275,7 @@ class Tunnel:
     #: The pages of this resolver are not at this port.
     base: Final = ""
 
-    def __init__(self, responder: Responder, connections: object) -> None:
+    def __init__(self, responder: responder.Responder, connections: object) -> None:
         self._responder = responder
         self.connections = connections
 
@@ -307,10 +300,10 @@ class Tunnel:
     async def _answer(self, data: bytes, scope: Scope) -> bytes:
         (client, _), (host, port) = scope["client"] or ("", 0), scope["server"]
         try:
-            request = read_request(data)
+            request = responder.read_request(data)
         except MalformedMessage:
-            return write_unreadable()
-        peer = Peer(client, host, port)
+            return responder.write_unreadable()
+        peer = responder.Peer(client, host, port)
         return self._responder.answer_now(request, peer) or await self._responder.answer(request, peer)
 
 
@@ -320,7 +313,7 @@ async def _read(receive: Receive) -> bytes | None:
     while True:
         message = await receive()
         body += message.get("body", b"")
-        if len(body) > MAX_REQUEST_BYTES:
+        if len(body) > responder.MAX_REQUEST_BYTES:
             return None
         if not message.get("more_body"):
             return bytes(body)
@@ -343,7 +336,7 @@ class NativeListener(Service):
         self._bound = asyncio.Event()
         self._address: Any = None
 
-    def open(self, responder: Responder, connections: Connections) -> NativeServer:
+    def open(self, responder: responder.Responder, connections: Connections) -> NativeServer:
         """What the server of this process serves at the socket."""
         self._responder = responder
         return NativeServer(self, responder, connections)
@@ -377,7 +370,7 @@ class NativeListener(Service):
 class NativeServer(Tunnel):
     """The application of the tunnel, with what serves the socket around it."""
 
-    def __init__(self, listener: NativeListener, responder: Responder, connections: Connections) -> None:
+    def __init__(self, listener: NativeListener, responder: responder.Responder, connections: Connections) -> None:
         super().__init__(responder, connections)
         self._listener = listener
         self._streams = partial(NativeStream, responder, connections)

@@ -8,17 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 
-from doi_proxy.features.status import models
+from doi_proxy.features.status import models, summary
 from doi_proxy.features.status.models import DAY, HOUR, STATUS_PATH, Health, Readiness, Status, plot
-from doi_proxy.features.status.summary import (
-    write_count,
-    write_event,
-    write_number,
-    write_problem,
-    write_sentence,
-    write_share,
-    write_uptime,
-)
 from doi_proxy.web import negotiation
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from doi_proxy.web.languages import choose_language
@@ -123,11 +114,11 @@ def add_status(
 def page_facts(status: Status) -> dict[str, Any]:
     """What the template uses."""
     written = {
-        "sentence": write_sentence,
-        "problem": write_problem,
+        "sentence": summary.write_sentence,
+        "problem": summary.write_problem,
         "start": write_moment,
-        "uptime": write_uptime,
-        "event": write_event,
+        "uptime": summary.write_uptime,
+        "event": summary.write_event,
     }
     return {
         "status": status,
@@ -135,9 +126,9 @@ def page_facts(status: Status) -> dict[str, Any]:
             "hour": plot(status.minutes, status.started + status.uptime, HOUR),
             "day": plot(status.history, status.started + status.uptime, DAY),
         },
-        "number": write_number,
-        "share": write_share,
-        "counted": write_count,
+        "number": summary.write_number,
+        "share": summary.write_share,
+        "counted": summary.write_count,
         **written,
     }
 
