@@ -89,8 +89,6 @@ _URL: Final = re.compile(
 _QUERY_OR_FRAGMENT: Final = re.compile(r"(?:\?|(?<!;[0-9]-)#|#(?=\w)).*", re.DOTALL)
 #: A path that is already a DOI name: printable ASCII without escapes or blanks.
 _LITERAL_PATH: Final = re.compile(rb"/(10\.[!-$&-~]+)")
-
-
 #: What was undone to find a name in a text.
 Rule = Literal["trimmed", "leading-slash", "url", "query", "label", "urn-colon", "percent-decoded"]
 

@@ -83,11 +83,7 @@ class FairLock:
 
 
 _NOT_WHOLE: Final = "this is not a whole number"
-
-
 _NOT_A_NUMBER: Final = "this is not a number"
-
-
 _NOT_A_CHOICE: Final = "write true or false"
 
 

@@ -20,8 +20,6 @@ from doi_proxy.web.request_path import read_address
 
 #: Networks in one list.
 MAX_NETWORKS: Final = 100_000
-
-
 #: The networks that have every client.
 EVERYONE: Final = frozenset({IPv4Network("0.0.0.0/0"), IPv6Network("::/0")})
 

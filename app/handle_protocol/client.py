@@ -39,20 +39,12 @@ from handle_protocol.wire.message import ENVELOPE_BYTES, UNKNOWN_SERIAL, Respons
 
 #: Seconds for one handle, with the look-ups that lead to its server.
 TIMEOUT: Final = 10.0
-
-
 #: Seconds for one connection.
 CONNECT_TIMEOUT: Final = 3.0
-
-
 #: Bytes of one answer after its envelope.
 MAX_BYTES: Final = 1024 * 1024
-
-
 #: The port of handle servers (IANA: hdl-srv), for UDP and TCP. The HTTP tunnel has a port of its own, usually 8000.
 PORT: Final = 2641
-
-
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 
 

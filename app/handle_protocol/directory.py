@@ -136,11 +136,6 @@ class Trail:
     left: Allowance
     handles: frozenset[bytes] = frozenset()
 
-    @property
-    def is_start(self) -> bool:
-        """Whether no record was entered yet."""
-        return not self.handles
-
     def enter(self, handle: bytes) -> Trail:
         """The way through a record. Raises ServiceNotFound if it came through this record before, or is too long."""
         key = handle.upper()
@@ -292,7 +287,7 @@ class Directory:
         A lookup does not wait for another: two that wait for each other would wait for ever.
         """
         certified = certified or self._are_signed
-        if not trail.is_start:
+        if trail.handles:
             return await self._find(record, certified, trail.enter(record))
         if self._is_closed:
             raise asyncio.CancelledError

@@ -17,32 +17,18 @@ from handle_protocol.value import Record
 
 #: Limit of one value. Real values are below 10 kB.
 MAX_XML_BYTES: Final = 65_536
-
-
 #: "=" signs in one element, an upper bound of its attributes. libxml2 takes 150 ms for 7,000 attributes.
 MAX_ATTRIBUTES: Final = 500
-
-
 #: Locations of one name. The rest is ignored.
 MAX_LOCATIONS: Final = 500
-
-
 #: Elements of one value. The rest is ignored.
 MAX_ELEMENTS: Final = 1_000
-
-
 #: Handles in one setting or value. The rest is ignored.
 MAX_HANDLES: Final = 100
-
-
 #: Entries in the `addresses` of one location, and of all locations of one name. The rest is ignored.
 MAX_NETWORKS: Final = 500
-
-
 #: Redirect statuses that a location may choose. Any other value means 302.
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
-
-
 #: Greater weights count as this one, so sums of weights stay finite.
 MAX_WEIGHT: Final = 1e12
 

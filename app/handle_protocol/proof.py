@@ -17,8 +17,6 @@ from handle_protocol.wire.site_value import FieldReader, encode_count, encode_st
 
 #: Bytes of a proof that is kept. One answer about a record with a key of 4,096 bits and a site has about 2 kB.
 MAX_PROOF_BYTES: Final = 64 * 1024
-
-
 #: Answers of a proof. One in use has two to five.
 MAX_ANSWERS: Final = 40
 

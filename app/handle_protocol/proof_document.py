@@ -20,13 +20,11 @@ from handle_protocol.wire.message import SignedAnswer, decode_signature
 #: Bytes of a document. One of the largest proof that is kept has 400 kB.
 MAX_DOCUMENT_BYTES: Final = 1024 * 1024
 
-
 _RESULTS: Final = {
     ResponseCode.SUCCESS: "values",
     ResponseCode.HANDLE_NOT_FOUND: "handle-not-found",
     ResponseCode.VALUES_NOT_FOUND: "values-not-found",
 }
-
 
 _SENTENCES: Final = {
     "values": "has these {count} values",

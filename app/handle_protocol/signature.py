@@ -98,8 +98,6 @@ def _read_rsa(public_key: bytes) -> KeyNumbers | None:
 
 #: From this version on, a signature covers the versions and the ids of the envelope.
 ENVELOPE_SIGNED_SINCE: Final = (2, 8)
-
-
 _SIGNED_ENVELOPE: Final = Struct(">BBBBIII")
 
 

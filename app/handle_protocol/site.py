@@ -288,7 +288,6 @@ _SLOW: Final = (
     site_value.TransportProtocol.UDP,
 )
 
-
 #: The address at which a server is reached, inside a NAT another one. None for a server that may not be queried: anyone
 #: who has a prefix can write any address into a site value.
 AllowServer = Callable[[site_value.Address], site_value.Address | None]

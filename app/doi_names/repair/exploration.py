@@ -109,7 +109,6 @@ REPAIRS: Final = (
     Repair("sici-bracket", ends.with_other_brackets, Certainty.DOUBTFUL),
 )
 
-
 #: ShortDOIs in use have three to eight letters and digits, a letter first.
 _SHORT_DOI: Final = re.compile(r"(?:10/)?([A-Za-z][0-9A-Za-z]{2,7})")
 

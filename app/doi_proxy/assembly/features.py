@@ -27,7 +27,6 @@ from doi_proxy.features.feature import (
     require_libraries,
 )
 from doi_proxy.system.check import Service
-from doi_proxy.system.options import Settings
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.languages import TextFolder
 from doi_proxy.web.redirect import Face, Gate
@@ -85,20 +84,17 @@ def text_folders() -> tuple[TextFolder, ...]:
     return tuple(folder for folder in folders if files(folder.package).joinpath("texts").is_dir())
 
 
-def switched_on(settings: Settings) -> tuple[type[Feature], ...]:
-    """The features that the settings switch on. Raises ConfigurationError if a library of one is not installed."""
-    features = [feature for feature in installed() if feature.is_on(settings)]
-    for feature in features:
-        require_libraries(feature)
-    return tuple(features)
-
-
 class Features:
-    """The features of one process: an object for each that is installed, of which those switched on are opened."""
+    """The features of one process: an object for each that is installed, of which those switched on are opened.
+
+    Raises ConfigurationError if a library of one is not installed.
+    """
 
     def __init__(self, context: Context) -> None:
         self._all = {feature: feature(context) for feature in installed()}
-        self._on = [self._all[feature] for feature in switched_on(context.settings)]
+        self._on = [own for feature, own in self._all.items() if feature.is_on(context.settings)]
+        for own in self._on:
+            require_libraries(type(own))
         self.context = context
 
     def __getitem__(self, feature: type[FeatureType]) -> FeatureType:

@@ -10,7 +10,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from doi_proxy.features.feature import Command, CommandContext, add_nothing
+from doi_proxy.features.feature import Command, CommandContext
 
 if TYPE_CHECKING:
     from doi_proxy.assembly.checks import CommandStores
@@ -207,4 +207,4 @@ def _config(context: CommandContext, namespace: argparse.Namespace) -> int:
     return show_settings(build(context.values), context.values, namespace.form, sources=namespace.sources)
 
 
-COMMANDS: Final = (Command("serve", add_nothing, _serve), Command("config", _add_config, _config))
+COMMANDS: Final = (Command("serve", lambda command: None, _serve), Command("config", _add_config, _config))

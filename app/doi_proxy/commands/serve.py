@@ -65,11 +65,6 @@ class SignalServer(HttpServer):
         self.drain()
 
 
-def ignore_hangup() -> None:
-    """Ignore SIGHUP. Its default action would kill a process that has not started its server yet."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
 log = logging.getLogger(__name__)
 
 #: The key of the socket of the service.
@@ -85,7 +80,8 @@ def serve(load: Callable[[], Settings]) -> int:
     Returns the exit status. Raises ConfigurationError for a setting, certificate or store that cannot be used, and
     another DoiProxyError for what can pass by itself, such as a port in use.
     """
-    ignore_hangup()
+    # The default action of SIGHUP would kill a process that has not started its server yet.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _write_at_once()
     # The stack of each thread is in the log if the program crashes, or is killed by SIGABRT because it hangs.
     with suppress(AttributeError, OSError):  # see _write_at_once

@@ -136,10 +136,6 @@ class Command:
     run: Callable[[CommandContext, argparse.Namespace], int]
 
 
-def add_nothing(command: argparse.ArgumentParser) -> None:
-    """Add no arguments."""
-
-
 def set_usage(command: argparse.ArgumentParser, flags: str) -> None:
     """Let the help show these flags of a command, and not the many flags of the settings."""
     command.usage = f"{command.prog} {flags} [--config FILE] [settings]"

@@ -384,7 +384,13 @@ class ListParser:
         self._source = source
         #: What was read: entries, of which each has a row or more. An entry of a text is one name.
         self.entries = 0
-        self._reader: lines.ListReader = self._choose_reader()
+        self._reader: lines.ListReader
+        if source.extracts:
+            self._reader = RunningTextReader()
+        elif source.format is not None:
+            self._reader = self._open(source.format)
+        else:
+            self._reader = formats.GuessedReader(self._open, decides_early=source.path == STANDARD_INPUT)
         self._reader.keeps_entries = source.keeps_entries
         self._utf8 = Utf8Stream()
         # The list is the operator's own file, so the ratio is not limited.
@@ -417,13 +423,6 @@ class ListParser:
         # What stands for nothing else is a further field of its entry.
         self.entries += sum(not isinstance(item, lines.SearchedEntry) or item.without is not None for item in items)
         return items
-
-    def _choose_reader(self) -> lines.ListReader:
-        if self._source.extracts:
-            return RunningTextReader()
-        if self._source.format is not None:
-            return self._open(self._source.format)
-        return formats.GuessedReader(self._open, decides_early=self._source.path == STANDARD_INPUT)
 
     def _open(self, form: formats.ListFormat) -> lines.ListReader:
         return form.open(self._source.max_line_bytes, self._source.column, None)

@@ -28,11 +28,8 @@ TEXT_TYPES: Final = (
     negotiation.CSV,
 )
 
-
 #: The bytes of a text in JSON, which is read as a whole. Decoding takes 1 ms.
 MAX_JSON_BYTES: Final = 1024 * 1024
-
-
 #: The members of a row about a name in a text, besides its verdict.
 POSITION_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
 

@@ -95,8 +95,6 @@ MAX_LINE_BYTES: Final = 65_536
 BLOCK_BYTES: Final = 2_048
 
 BOM: Final = b"\xef\xbb\xbf"
-
-
 #: What a row can repeat of its item.
 Scalar = str | int | float | bool | None
 #: The columns or members that say what a reference is about, and the characters that are read of each.

@@ -335,7 +335,6 @@ REFUSED: Final = CounterData(
     ("share", "rate", "denied", "bypass", "batches"),
 )
 
-
 #: The one line that a release changes. ".dev" is for the commits before the release.
 VERSION: Final = "1.0.0.dev"
 #: The file beside this one in a wheel and in a source archive, which have no history. The build writes it.

@@ -177,14 +177,10 @@ Size = Annotated[
     WrittenForm("size", write_size),
 ]
 TextList = Annotated[tuple[str, ...], BeforeValidator(read_text_list), WrittenForm("list", write_list)]
-
-
 #: Marks a setting that a running process reloads at SIGHUP.
 RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}
 #: Marks a setting that is reloaded, and whose value is never printed.
 RELOADED_SECRET: Final[dict[str, JsonValue]] = {"reloaded": True, "secret": True}
-
-
 #: The largest values of numbers, for settings that have no smaller limit of their own: more is a slip of the pen.
 #: Seconds that something waits: an hour.
 MAX_WAIT: Final = 3_600

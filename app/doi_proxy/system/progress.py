@@ -111,8 +111,6 @@ def run_job(job: Coroutine[Any, Any, int]) -> int:
 
 #: Seconds between two updates of the line.
 INTERVAL: Final = 0.25
-
-
 #: Returns the seconds that are left, None if they cannot be estimated. The arguments are the items or bytes of this run
 #: that are done, those that are left, and the seconds that this run took.
 Estimate = Callable[[float, float, float], float | None]

@@ -24,11 +24,6 @@ from doi_proxy.upstream.source import Priority
 # --- On a running proxy -------------------------------------------------------------------------------------------
 
 
-def show_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
-    """Print the entries of names as JSON. Exit status 1 if one has none."""
-    return _print_each(names, lambda name: client.show(name.text))
-
-
 def refresh_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
     """Fetch names from the upstream now. Exit status 1 if the upstream did not answer for one."""
     status = 0
@@ -160,7 +155,8 @@ def _show(context: feature.CommandContext, namespace: argparse.Namespace) -> int
         raise ConfigurationError("--every-entry is for the counts of the whole store; give no names")
     names = [feature.read_argument(text) for text in namespace.names]
     if namespace.server is not None:
-        return show_remote(open_client(context.settings, namespace.server), names)
+        client = open_client(context.settings, namespace.server)
+        return _print_each(names, lambda name: client.show(name.text))
     return asyncio.run(show_stored(context.stores, names))
 
 

@@ -371,7 +371,8 @@ class Tools:
             found = await self._collect(rows, lines, ends, report)
         checked: list[CheckedLine] = []
         for line, row in zip(lines, found, strict=True):
-            checked.append(write_checked_line(line.number, line.text, _add_note(row, line.note)))
+            message = " ".join(filter(None, (row.message, line.note))) or None
+            checked.append(write_checked_line(line.number, line.text, replace(row, message=message)))
             await asyncio.sleep(0)
         return await self._summarize(checked, problems_only=arguments.problems_only)
 
@@ -493,12 +494,6 @@ def _without_answer(line: _Line, message: str) -> ListRow:
 
 def _is_problem(line: CheckedLine) -> bool:
     return line.verdict is not Verdict.RESOLVED or line.match == "different" or line.shown is not None
-
-
-def _add_note(row: ListRow, note: str | None) -> ListRow:
-    if note is None:
-        return row
-    return replace(row, message=note if row.message is None else f"{row.message} {note}")
 
 
 async def _ignore(done: int, total: int) -> None:

@@ -48,7 +48,8 @@ class UnusableRecord(Exception):
     """A record of the dump cannot be a local record. The message names it, and says why."""
 
     def __init__(self, handle: str, reason: str) -> None:
-        super().__init__(f"{_show(handle)}{reason}")
+        shown = handle[:200] if handle.isprintable() and handle == handle.strip() else repr(handle[:200])
+        super().__init__(f"{shown}{reason}")
         self.handle = handle
 
 
@@ -267,10 +268,6 @@ def _require_local_record(text: str, handle: str) -> None:
     for found in read_records(text, "the dump"):
         if isinstance(found, FileProblem) and found.severity == "error":
             raise UnusableRecord(handle, f": a proxy could not use it: {found.message}")
-
-
-def _show(handle: str) -> str:
-    return handle[:200] if handle.isprintable() and handle == handle.strip() else repr(handle[:200])
 
 
 def _is_public(value: Mapping[str, Any]) -> bool:

@@ -157,11 +157,6 @@ class LibraryRules(msgspec.Struct, frozen=True):
     #: Hosts that no rule applies to, such as open-access repositories.
     exempt: frozenset[str] = frozenset()
 
-    @property
-    def uses_agencies(self) -> bool:
-        """Whether a rule has a condition about the registration agency."""
-        return any(rule.agencies for rule in self.rules)
-
     def service_of(self, base: str | None) -> LibraryService | None:
         """The service with a base URL. None for any other text: only these may be chosen."""
         return next((service for service in self.services if service.base == base), None)
@@ -174,7 +169,8 @@ class LibraryRules(msgspec.Struct, frozen=True):
         if own is not None and _is_at(work.target, own):
             return ()
         host = host_of(work.target)
-        hosts = frozenset(_with_parents(host or ""))
+        labels = (host or "").split(".")
+        hosts = frozenset(".".join(labels[start:]) for start in range(len(labels)))
         if host is None or not self.exempt.isdisjoint(hosts) or self._is_service(host, hosts):
             return ()
         prefixes, found = _prefix_and_parents(work.name), []
@@ -215,12 +211,6 @@ def host_of(url: str) -> str | None:
         return ada_url.URL(url).hostname.rstrip(".") or None
     except ValueError:
         return None
-
-
-def _with_parents(dotted: str) -> list[str]:
-    """A host and the domains that it is in."""
-    labels = dotted.split(".")
-    return [".".join(labels[start:]) for start in range(len(labels))]
 
 
 def _prefix_and_parents(name: HandleName) -> frozenset[str]:

@@ -112,11 +112,6 @@ class LibraryFile(WatchedFiles):
         log.error("library rules: %s; the last good rules are in force, correct the file", _name(self.problems))
 
 
-def last_good_rules(store_url: str) -> LastGood:
-    """Where the last good rules are."""
-    return LastGood(store_url, "library-rules")
-
-
 def read_last_good_rules(last_good: LastGood, path: Path) -> RulesFile | None:
     """The last good rules of the file at `path`. None without any that can be used."""
     copy = last_good.find(path)
@@ -175,7 +170,8 @@ class Library(Stage):
 
     def use(self, rules: copy.LibraryRules) -> None:
         """Put rules in force."""
-        self.rules, self.makes_detours, self.awaits_detours = rules, bool(rules.rules), rules.uses_agencies
+        self.rules, self.makes_detours = rules, bool(rules.rules)
+        self.awaits_detours = any(rule.agencies for rule in rules.rules)
         for follow in self.followers:
             follow()
 
@@ -258,10 +254,12 @@ def _detour(request: Request, name: HandleName, decision: copy.Decision) -> Deto
         # Without a fact about the client, the URL and Accept decided that the redirect stays as it is.
         is_for_all = decision.outcome is not copy.Outcome.NOT_CONCERNED and not decision.facts
         return Detour(facts=decision.facts, varies=Varies.DATA | Varies.PAGE if is_for_all else None)
-    direct = direct_url(request, name)
+    direct = f"{request.url_of(name)}?{OPT_OUTS[0]}=y"
     stub = library_stub(decision.url, decision.service.label, direct)
+    # RFC 8288: the redirect past the library.
+    link = f'<{direct}>; rel="alternate"; title="Without the library service"'.encode("ascii")
     # `detail` in Cache-Status of a redirect through a service (RFC 9211, section 2.8).
-    return Detour(decision.url, stub, (direct_link(direct),), decision.facts, "library-copy")
+    return Detour(decision.url, stub, ((b"link", link),), decision.facts, "library-copy")
 
 
 def read_cookie(header: str | None) -> str | None:
@@ -293,16 +291,6 @@ def library_stub(location: str, service: str, direct: str) -> bytes:
         f'<body><p>This name leads to <a href="{location}">{location}</a>, through {service}.</p>'
         f'<p>Without it: <a href="{direct}">{direct}</a></p></body></html>\n'
     ).encode("utf-8", "replace")
-
-
-def direct_url(request: Request, name: HandleName) -> str:
-    """This resolver's URL of a name that leads past the library."""
-    return f"{request.url_of(name)}?{OPT_OUTS[0]}=y"
-
-
-def direct_link(url: str) -> Header:
-    """The `Link` header to the redirect past the library (RFC 8288)."""
-    return b"link", f'<{url}>; rel="alternate"; title="Without the library service"'.encode("ascii")
 
 
 @lru_cache(maxsize=64)

@@ -27,8 +27,6 @@ _TRACE: Final = re.compile(
 )
 #: Bytes of a judgement without its texts: the slot of the map, the key and the judgement. Measured by tracemalloc.
 ENTRY_BYTES: Final = 400
-
-
 Match = Literal["same", "different", "unknown"]
 
 

@@ -172,11 +172,6 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> FilesReading:
     return FilesReading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]), "\n".join(texts))
 
 
-def last_good_records(store_url: str) -> LastGood:
-    """Where the last good records are."""
-    return LastGood(store_url, "local-records")
-
-
 def read_last_good_records(last_good: LastGood, path: Path, bounds: FileBounds, now: float) -> FilesReading | None:
     """The last good records of the files at `path`. None without any that can be used."""
     copy = last_good.find(path)

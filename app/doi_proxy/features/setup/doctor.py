@@ -182,7 +182,6 @@ PROBE_PATH: Final = b"/.well-known/doi-proxy/probe/"
 #: Their route.
 PROBE_ROUTE: Final = PROBE_PATH + b"{rest:path}"
 
-
 Fault = Literal[
     "slashes",
     "decoding",

@@ -265,11 +265,6 @@ def write_event(texts: Catalogue, event: models.EventStatus) -> str:
     )
 
 
-def write_clock(seconds: float) -> str:
-    """A time of the day in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M UTC")
-
-
 def write_start(seconds: float) -> str:
     """A day and a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -380,7 +375,7 @@ class StatusText:
         for column in range(count):
             time = begin + column * seconds
             if time % span.between_labels == 0:
-                labels[column : column + 5] = write_clock(time)[:5]
+                labels[column : column + 5] = datetime.fromtimestamp(time, UTC).strftime("%H:%M")
         yield "  " + "".join(labels)
 
     def _bar(self, column: Sequence[int], highest: int) -> str:

@@ -38,7 +38,6 @@ from doi_proxy.web.request_path import client_of
 
 _FIELDS: Final = ("doi", *extraction.POSITION_FIELDS)
 
-
 _TEXT_IN_JSON: Final = {
     "type": "object",
     "required": ["text"],
@@ -171,8 +170,6 @@ class ParsedItemModel(ParsedTextModel):
 
 #: Rows are sent in pieces of about this many bytes.
 _PIECE_BYTES: Final = 16_384
-
-
 #: The list of one request: it is parsed at once, and its answer is one JSON array.
 _LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
 
