@@ -18,8 +18,6 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.files import read_regular
 from doi_proxy.web.request_path import read_address
 
-#: Networks in one list.
-MAX_NETWORKS: Final = 100_000
 #: The networks that have every client.
 EVERYONE: Final = frozenset({IPv4Network("0.0.0.0/0"), IPv6Network("::/0")})
 
@@ -76,8 +74,8 @@ def parse_allowed(text: str, path: Path) -> NetworkList:
         text = line.partition("#")[0].strip()
         if text:
             networks.append(_read_network(text, path, number))
-        if len(networks) > MAX_NETWORKS:
-            raise ConfigurationError(f"{path}: more than {MAX_NETWORKS} networks; merge them into larger ones")
+        if len(networks) > 100_000:
+            raise ConfigurationError(f"{path}: more than 100000 networks; merge them into larger ones")
     return NetworkList(networks)
 
 

@@ -260,10 +260,9 @@ def _read_data(data: Any) -> Data:
 
 T = TypeVar("T")
 
-#: Limits of one record: its values, and the bytes of their JSON. Reading the largest one, and writing its page, takes
-#: the event loop 15 ms. Records in use are below 10 kB.
+#: Values of one record, whose JSON has at most 256 KiB. Reading the largest one, and writing its page, takes the event
+#: loop 15 ms. Records in use are below 10 kB.
 MAX_VALUES: Final = 1_000
-MAX_VALUES_BYTES: Final = 262_144
 _values_array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -322,8 +321,8 @@ class Record:
 
 def read_values(values: bytes) -> Record:
     """Read a record from the JSON array of its values. Raises InvalidRecord."""
-    if len(values) > MAX_VALUES_BYTES:
-        raise AnswerTooLarge(f"The values of the record have {len(values)} bytes; the limit is {MAX_VALUES_BYTES}.")
+    if len(values) > 262_144:
+        raise AnswerTooLarge(f"The values of the record have {len(values)} bytes; the limit is 262144.")
     try:
         items: list[msgspec.Raw] = _values_array.decode(values)
         # Members that this program does not parse must be UTF-8 too (RFC 8259, section 8.1).

@@ -260,7 +260,6 @@ _WORDS: Final = re.compile(
 _VERSION: Final = re.compile(r"(10\.(?:1101|64898|48550)/.{4,60}[0-9])v[0-9]{1,2}", _CASELESS)
 #: Oxford University Press adds a number of its own in the URL of an article: 10.1093/nar/gkaa1100/6029181.
 _ARTICLE: Final = re.compile(r"(10\.1093/[a-z]{2,20}/[^\s/]{2,40})/[0-9]{5,9}")
-_MIN_SLUG_WORDS: Final = 2
 
 
 def _cut(text: str, end: re.Pattern[str]) -> str:
@@ -392,7 +391,7 @@ def at_title(text: str) -> str:
     if len(last) < 20 or "/" not in name:
         return text
     words = [word for word in last.split("-") if word.isalpha() and len(word) >= 3]
-    return name if len(words) >= _MIN_SLUG_WORDS and last.count("-") > _MIN_SLUG_WORDS else text
+    return name if len(words) >= 2 and last.count("-") > 2 else text
 
 
 def without_trailing_slash(text: str) -> str:

@@ -198,8 +198,6 @@ def _find_failure(work: Coroutine[Any, Any, None]) -> str | None:
 MEMORY_BYTES: Final = 8 * 1024 * 1024
 #: Timeout of the store, in seconds. It is long because no client waits and answers are large.
 STORE_TIMEOUT: Final = 5.0
-#: The share of the upstream's budget that a command takes beside a service.
-_SHARE: Final = 0.5
 
 
 class CommandStores:
@@ -303,7 +301,8 @@ class CommandStores:
         if not settings.store_url.startswith("memory:"):
             # A service with this store may query the upstream too, which is to see one client.
             rate, burst = settings.upstream_rate, settings.upstream_burst
-            share = {"upstream_rate": rate * _SHARE, "upstream_burst": max(1.0, burst * _SHARE)}
+            # The share of the upstream's budget that a command takes beside a service.
+            share = {"upstream_rate": rate * 0.5, "upstream_burst": max(1.0, burst * 0.5)}
             settings = settings.model_copy(update=share)
         observers = observers or UNOBSERVED
         parts = SuppliedParts(wrap_source=wrap_source)

@@ -174,8 +174,6 @@ def _refuse(error: StoreError) -> ConfigurationError:
 
 #: The schemes of the HTTP API. Features open the others.
 _HTTP: Final = frozenset({"http", "https"})
-#: Upstreams of one process, those of earlier local records included.
-MAX_UPSTREAMS: Final = 100
 #: The longest first pause after a 429 or 503 with Retry-After, in seconds. It doubles with each further one, up to an
 #: hour, until the upstream answers.
 FIRST_PAUSE: Final = 60.0
@@ -200,8 +198,9 @@ class _Upstreams:
     def open(self, url: str) -> Source:
         """The upstream at a URL. Raises ConfigurationError."""
         if url not in self.guards:
-            if len(self.guards) >= MAX_UPSTREAMS:
-                raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
+            # Upstreams of one process, those of earlier local records included.
+            if len(self.guards) >= 100:
+                raise ConfigurationError("more than 100 upstreams; remove some, and restart")
             self.guards[url] = self._open_guard(url, len(self.guards) + 1)
         return self.guards[url]
 

@@ -29,10 +29,6 @@ from doi_proxy.web import negotiation
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
 
-#: Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
-_PIECE_BYTES: Final = 1_024
-#: Characters of a text that are encoded in one turn of the event loop.
-_BLOCK_CHARACTERS: Final = 32_768
 _MAX_SHOWN_CHARACTERS: Final = 80
 
 
@@ -220,8 +216,9 @@ async def read_exported_entries(text: str, form: ListFormat, most: int, hold_tur
 
 
 async def _encode(text: str) -> AsyncIterator[bytes]:
-    for start in range(0, len(text), _BLOCK_CHARACTERS):
-        yield text[start : start + _BLOCK_CHARACTERS].encode("utf-8", "replace")
+    # Characters of a text that are encoded in one turn of the event loop.
+    for start in range(0, len(text), 32_768):
+        yield text[start : start + 32_768].encode("utf-8", "replace")
 
 
 def _open_reader(form: BodyFormat, limits: ListLimits) -> ListReader:
@@ -293,7 +290,8 @@ class ListCounter:
 
 
 def _cut(data: bytes) -> Iterator[bytes]:
-    return (data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
+    # Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
+    return (data[start : start + 1_024] for start in range(0, len(data), 1_024))
 
 
 def read_content_type(content_type: str | None, supported: Iterable[str]) -> str:

@@ -288,7 +288,6 @@ _END_OF_DIRECTORY: Final = struct.Struct("<4s4H2LH")
 #: The flag of a file whose sizes follow its data, and the method that everything reads.
 _SIZES_FOLLOW: Final = 0x08
 _DEFLATED: Final = 8
-_COPIED_BYTES: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,8 +426,8 @@ async def _write_file(piece: bytes, content: bytes) -> tuple[bytes, tuple[int, i
     name_and_extra = piece[_LOCAL.size : _LOCAL.size + fields[9] + fields[10]]
     deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     packed, checksum = bytearray(), 0
-    for start in range(0, len(content), _COPIED_BYTES):
-        block = content[start : start + _COPIED_BYTES]
+    for start in range(0, len(content), 262_144):
+        block = content[start : start + 262_144]
         packed += deflate.compress(block)
         checksum = zlib.crc32(block, checksum)
         await asyncio.sleep(0)

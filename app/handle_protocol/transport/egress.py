@@ -19,9 +19,6 @@ from handle_protocol.site import Candidate
 from handle_protocol.transport import stream
 from handle_protocol.wire.site_value import TransportProtocol
 
-#: Bytes of an answer besides its body: the status line, the header fields and the framing of chunks.
-_MAX_HEAD_BYTES: Final = 64 * 1024
-
 
 @dataclass(slots=True)
 class HttpAnswer:
@@ -62,8 +59,9 @@ class HttpConnection(stream.StreamConnection[HttpAnswer]):
         if len(self._body) > self._max_bytes:
             self._complete()
             self.close()
-        elif self.received_bytes - len(self._body) > _MAX_HEAD_BYTES:
-            self.fail(UnusableAnswer(f"The head of the handle server's answer is longer than {_MAX_HEAD_BYTES} bytes."))
+        elif self.received_bytes - len(self._body) > 64 * 1024:
+            # What is not the body: the status line, the header fields and the framing of chunks.
+            self.fail(UnusableAnswer("The head of the handle server's answer is longer than 65536 bytes."))
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol. The end of the stream can be the end of the body (RFC 9112, section 6.3, item 8)."""

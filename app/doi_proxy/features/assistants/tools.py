@@ -99,8 +99,6 @@ class ServerNames:
                     yield row
 
 
-#: The longest text in a result, in characters.
-_MAX_TEXT: Final = 500
 #: A longer URL or name is left out, because a part of it would be another one.
 _MAX_URL: Final = 4_096
 _MAX_NAME: Final = 2_048
@@ -212,7 +210,7 @@ def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionMo
 
 def _cut(text: str) -> str:
     """A text for a reader. A longer one is cut."""
-    return _clean(text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…")
+    return _clean(text if len(text) <= 500 else text[:499] + "…")
 
 
 def _cut_message(text: str | None) -> str | None:
@@ -237,8 +235,6 @@ def _clean(text: str) -> str:
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0
-#: Names of one line that are checked.
-_NAMES_A_LINE: Final = 5
 
 ToolName = Literal["parse", "resolve", "check_list"]
 Report = Callable[[int, int], Awaitable[None]]
@@ -460,9 +456,9 @@ def _divide_line(text: str, number: int, names: Sequence[FoundName]) -> Iterator
     for found in names:
         first.setdefault(found.name.key, found)
     distinct = list(first.values())
-    left = ", ".join(found.name.text for found in distinct[_NAMES_A_LINE:])
+    left = ", ".join(found.name.text for found in distinct[5:])
     note = f"The line has further names, which were not checked: {left}." if left else None
-    for found in distinct[:_NAMES_A_LINE]:
+    for found in distinct[:5]:
         yield _Line(text, number, ListItem(found.text, entry=text, found=found), note)
     if not distinct:
         yield _Line(text, number, ListItem(text))

@@ -126,8 +126,6 @@ def _linear(component: float) -> float:
     return component / 12.92 if component <= 0.04045 else float(((component + 0.055) / 1.055) ** 2.4)
 
 
-#: Links of one kind.
-MAX_LINKS: Final = 10
 #: The keys of colours.
 COLOURS: Final = ("accent", "accent_dark", "background", "background_dark")
 #: The keys of tables of links.
@@ -184,8 +182,8 @@ def read_brand_links(key: str, table: object) -> tuple[NamedLink, ...]:
     """The links of a table of addresses by their words. Raises WrongTable."""
     if not isinstance(table, dict):
         raise WrongTable(f"this is not a table of links; {_EXAMPLE}", key)
-    if len(table) > MAX_LINKS:
-        raise WrongTable(f"there are {len(table)} links; the limit is {MAX_LINKS}", key)
+    if len(table) > 10:
+        raise WrongTable(f"there are {len(table)} links; the limit is 10", key)
     for words, address in table.items():
         if not (words.strip() and isinstance(address, str) and address):
             raise WrongTable(f"{words[:80]!r} is not a link; {_EXAMPLE}", key)

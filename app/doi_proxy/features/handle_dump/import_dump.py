@@ -33,7 +33,6 @@ from doi_proxy.system.toml_text import FileProblem
 from handle_protocol.dump import DumpRecord, read_dump
 from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
 
-_MAX_SIGNATURES: Final = 10
 _STEP: Final = 200
 _LINE_OF_DUMP: Final = re.compile(r"line \d+ of the dump")
 #: The first line of a file that an import may replace.
@@ -235,8 +234,8 @@ class _Records:
         from handle_protocol.signature_chain import read_signature, read_value_data  # noqa: PLC0415 - see _read_keys
 
         signatures = [value for value in values.values() if value["type"].upper() == "HS_SIGNATURE"]
-        if len(signatures) > _MAX_SIGNATURES:
-            raise UnusableRecord(handle, f" has over {_MAX_SIGNATURES} signatures")
+        if len(signatures) > 10:
+            raise UnusableRecord(handle, " has over 10 signatures")
         verified = 0
         for value in signatures:
             place = f": the signature at index {value['index']}"

@@ -20,8 +20,6 @@ from doi_proxy.resolver.target import web_target
 
 #: The value of a reader's choice that wants no service.
 NO_SERVICE: Final = "none"
-#: Elements of a prefix after this many are not compared.
-_MAX_PREFIX_ELEMENTS: Final = 10
 #: What a path may contain and a value in a query may not (RFC 3986, section 3.4; WHATWG URL, section 5.1).
 _NOT_IN_VALUES: Final = str.maketrans({"&": "%26", "'": "%27", ";": "%3B", "=": "%3D"})
 
@@ -214,7 +212,8 @@ def host_of(url: str) -> str | None:
 
 
 def _prefix_and_parents(name: HandleName) -> frozenset[str]:
-    elements = fold(name.prefix).split(".", _MAX_PREFIX_ELEMENTS)[:_MAX_PREFIX_ELEMENTS]
+    # Elements of a prefix after this many are not compared.
+    elements = fold(name.prefix).split(".", 10)[:10]
     return frozenset(".".join(elements[:count]) for count in range(1, len(elements) + 1))
 
 

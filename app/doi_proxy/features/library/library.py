@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 
 #: Larger files are refused.
 MAX_FILE_BYTES: Final = 1024 * 1024
-#: Problems of one file that an error names.
-_MAX_NAMED: Final = 5
 
 
 class LibraryFile(WatchedFiles):
@@ -130,16 +128,15 @@ def read_library_rules(path: Path, most: int = MAX_FILE_BYTES) -> RulesFile:
 
 
 def _name(problems: tuple[FileProblem, ...]) -> str:
-    more = len(problems) - _MAX_NAMED
-    return "; ".join(map(str, problems[:_MAX_NAMED])) + (f"; and {more} more" if more > 0 else "")
+    # Problems of one file that an error names.
+    more = len(problems) - 5
+    return "; ".join(map(str, problems[:5])) + (f"; and {more} more" if more > 0 else "")
 
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"
 #: Parameters that lead past the library. The second one is deprecated (DOI Handbook, ibid.).
 OPT_OUTS: Final = ("nols", "nosfx")
-#: Cookies after this many are not looked at.
-_MAX_COOKIES: Final = 100
 #: Characters of a cookie's value without "%" (RFC 6265, section 4.1.1).
 _COOKIE_OCTETS: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _REASONS: Final = {
@@ -264,7 +261,8 @@ def _detour(request: Request, name: HandleName, decision: copy.Decision) -> Deto
 
 def read_cookie(header: str | None) -> str | None:
     """The value of COOKIE in a Cookie header, without quotation marks and escapes; None if it is absent."""
-    for pair in (header or "")[:8_192].split(";", _MAX_COOKIES)[:_MAX_COOKIES]:
+    # Cookies after this many are not looked at.
+    for pair in (header or "")[:8_192].split(";", 100)[:100]:
         name, _, value = pair.strip().partition("=")
         if name == COOKIE:
             return unquote(value.strip().removeprefix('"').removesuffix('"'), errors="replace")

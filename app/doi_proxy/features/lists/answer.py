@@ -43,8 +43,6 @@ from doi_proxy.web.request_path import client_of
 
 #: The name of the limit, in RateLimit headers and in metrics.
 BATCHES: Final = "batches"
-#: The Retry-After of a refusal, in seconds. Lists take from a second to hours.
-_RETRY_SECONDS: Final = 10.0
 _GAVE_WAY: Final = "Another client needed the place of this list; send the names without a row again."
 #: Seconds of waiting for its client after which a list may give way.
 IDLE_AFTER: Final = 1.0
@@ -161,7 +159,8 @@ class OpenBatches:
 
 
 def _refuse(message: str, amount: int) -> TooManyBatches:
-    return TooManyBatches(message, quota=Quota(BATCHES, amount, int(_RETRY_SECONDS)), retry_after=_RETRY_SECONDS)
+    # The Retry-After of a refusal, in seconds. Lists take from a second to hours.
+    return TooManyBatches(message, quota=Quota(BATCHES, amount, 10), retry_after=10.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,6 @@ from handle_protocol.value import read_values
 
 #: Characters of one record. The `values` of a record are at most about 1 MiB upstream too.
 MAX_RECORD_CHARACTERS: Final = 1024 * 1024
-#: Characters of a reason that clients see.
-MAX_REASON_CHARACTERS: Final = 1_000
 #: The length of a date in ISO 8601, which is also the beginning of a date with a time.
 _DATE_CHARACTERS: Final = len("2026-03-01")
 
@@ -218,8 +216,8 @@ def _read_tombstone(table: Mapping[str, Any]) -> records.LocalAnswer:
 
 
 def _read_reason(reason: Any, key: str) -> str:
-    if not isinstance(reason, str) or not 0 < len(reason.strip()) <= MAX_REASON_CHARACTERS or _CONTROL.search(reason):
-        raise toml_text.WrongTable(f"{key} needs a reason: one line of at most {MAX_REASON_CHARACTERS} characters", key)
+    if not isinstance(reason, str) or not 0 < len(reason.strip()) <= 1_000 or _CONTROL.search(reason):
+        raise toml_text.WrongTable(f"{key} needs a reason: one line of at most 1000 characters", key)
     return reason.strip()
 
 

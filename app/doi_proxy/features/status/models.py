@@ -225,8 +225,6 @@ class Status(BaseModel):
 
 #: The height of a plot in its own units.
 HEIGHT: Final = 100
-#: Half of the width of a label on a telephone, in per cent of the plot.
-_EDGE: Final = 6
 #: What became of the names of a column, from the bottom to the top.
 BANDS: Final = ("cache", "upstream", "stale", "unverified")
 
@@ -334,7 +332,8 @@ def _label(begin: int, span: Span) -> Iterator[tuple[str, str, str]]:
     width, distance = span.columns * span.step, span.between_labels
     for time in range(begin - begin % distance + distance, begin + width, distance):
         place = 100 * (time - begin) / width
-        side = "first" if place < _EDGE else "last" if place > 100 - _EDGE else ""
+        # Half of the width of a label on a telephone, in per cent of the plot.
+        side = "first" if place < 6 else "last" if place > 94 else ""
         yield datetime.fromtimestamp(time, UTC).strftime("%H:%M"), f"{place:.4g}%", side
 
 

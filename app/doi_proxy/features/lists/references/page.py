@@ -51,12 +51,8 @@ READ_TIMEOUT: Final = 10.0
 CHECK_TIMEOUT: Final = 300.0
 #: Where the results begin in the page.
 _MARK: Final = b"<!--results-->"
-#: The Retry-After of a form that was not read in time, in seconds.
-_RETRY_SECONDS: Final = 10.0
 #: Characters that are escaped in one turn of the event loop.
 _PIECE: Final = 65_536
-#: References that are described in one turn of the event loop.
-_GROUP: Final = 50
 
 
 class ReferencesPage:
@@ -133,9 +129,10 @@ class ReferencesPage:
             async with asyncio.timeout_at(began + READ_TIMEOUT):
                 return await read_bibliography(sent, partial(self._service.text_turns.hold, client))
         except TimeoutError:
-            quota = errors.Quota(BATCHES, 1, int(_RETRY_SECONDS))
+            # The Retry-After of a form that was not read in time, in seconds.
+            quota = errors.Quota(BATCHES, 1, 10)
             message = "This resolver reads many texts now; try again later."
-            raise TooManyBatches(message, quota=quota, retry_after=_RETRY_SECONDS) from None
+            raise TooManyBatches(message, quota=quota, retry_after=10.0) from None
 
     def enter(self, request: Request, body: BodyBuffer) -> AbstractContextManager[OpenList]:
         """Hold a place among the lists. Raises TooManyBatches."""
@@ -165,7 +162,8 @@ class ReferencesPage:
         described = []
         for number, (row, title) in enumerate(zip(rows, found.titles, strict=True)):
             described.append(describe(row, title, is_running_text=found.is_running_text))
-            if number % _GROUP == _GROUP - 1:
+            # References that are described in one turn of the event loop.
+            if number % 50 == 49:
                 await asyncio.sleep(0)
         corrections = list_corrections(found.text, described, has_lines=not found.file_name.endswith(".json"))
         await asyncio.sleep(0)

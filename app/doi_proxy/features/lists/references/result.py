@@ -82,8 +82,6 @@ _GROUPS: Final[dict[State, Group]] = {
     "corrected": "corrected", "no_doi": "without", "unverified": "unknown", "rate_limited": "unknown",
     "set_here": "unknown", "resolved": "registered", "alias": "registered",
 }  # fmt: skip
-#: Characters of a reference that are shown.
-_SHOWN: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,8 @@ class CheckedReference:
     def shown(self) -> str:
         """The reference for a reader."""
         text = self.around or self.text
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rstrip()}\N{HORIZONTAL ELLIPSIS}"
+        # Characters of a reference that are shown.
+        return text if len(text) <= 300 else f"{text[:300].rstrip()}\N{HORIZONTAL ELLIPSIS}"
 
     @property
     def name(self) -> str:
@@ -259,9 +258,6 @@ def correct(text: str, corrections: Sequence[Correction]) -> str:
 
 #: The references of one page.
 MAX_REFERENCES: Final = 2_000
-MAX_LINES: Final = 60_000
-#: Characters of a text that are read in one turn of the event loop.
-_BLOCK: Final = 32_768
 #: How files begin that are not text, and the key of what the page says about each.
 _OTHER_FILES: Final = (
     (re.compile(rb"\s*%PDF-"), "pdf"),
@@ -331,15 +327,16 @@ async def _decode(data: bytes) -> str:
     """The text of a file, in many turns of the event loop. Raises UnreadableReferences and TooManyReferences."""
     utf8, decoder = Utf8Stream(), open_decoder()
     pieces: list[str] = []
-    for start in range(0, len(data), _BLOCK):
-        pieces.append(decoder.decode(utf8.feed(data[start : start + _BLOCK])))
+    # Characters of a text that are read in one turn of the event loop.
+    for start in range(0, len(data), 32_768):
+        pieces.append(decoder.decode(utf8.feed(data[start : start + 32_768])))
         await asyncio.sleep(0)
     pieces.append(decoder.decode(utf8.end(), final=True))
     text = "".join(pieces).replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         raise UnreadableReferences("encoding")
-    if len(text) > MAX_CHARACTERS or text.count("\n") > MAX_LINES:
-        raise TooManyReferences("long", characters=MAX_CHARACTERS, lines=MAX_LINES)
+    if len(text) > MAX_CHARACTERS or text.count("\n") > 60_000:
+        raise TooManyReferences("long", characters=MAX_CHARACTERS, lines=60_000)
     return text
 
 
