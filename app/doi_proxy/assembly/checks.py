@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from doi_proxy.assembly.core import assemble, build_pages, describe_left_file, open_cache
@@ -17,19 +17,14 @@ from doi_proxy.assembly.settings import Settings, validate
 from doi_proxy.assembly.settings.sources import SourcedValue
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
-from doi_proxy.features.feature import require_libraries
+from doi_proxy.features.feature import Core, Observers, require_libraries
 from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Check, Finding, Inspection
 from doi_proxy.system.options import redact
 from doi_proxy.upstream import upstream_log
-from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery
+from doi_proxy.upstream.source import CONTROL_NAME, Source, UpstreamQuery
 from doi_proxy.upstream.upstream_log import CORRECT_ADDRESS, find_remedy
 from doi_proxy.web.pages import Pages
-
-if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Observers
-    from doi_proxy.upstream.source import Source
-
 
 #: Longest time for the check of the store, and of one upstream, in seconds.
 _DEADLINE: Final = 15.0

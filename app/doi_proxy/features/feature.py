@@ -17,7 +17,7 @@ from doi_names.errors import InvalidName, NotUTF8
 from doi_names.name import HandleName
 from doi_names.presentation import read_typed
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.options import MAX_SHOWN
+from doi_proxy.system.options import MAX_SHOWN, Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from doi_proxy.server.prepared_answers import PreparedAnswers
     from doi_proxy.store.file import Opener
     from doi_proxy.system.check import Check, EventLog, Finding, Inspection, Meter, Service
-    from doi_proxy.system.options import Settings, SettingsGroup
     from doi_proxy.upstream.budget import Budget, TokenBucket
     from doi_proxy.upstream.guard import RecordQuery, Upstream
     from doi_proxy.web.pages import Link

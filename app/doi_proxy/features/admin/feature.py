@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
 from doi_proxy.errors import ConfigurationError, RateExceeded
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system import options
-
-if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
 
 
 class AdminSettings(options.SettingsGroup):

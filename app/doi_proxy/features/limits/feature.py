@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from doi_proxy.errors import ConfigurationError, TooManyRequests
-from doi_proxy.features.feature import Feature
-from doi_proxy.system.check import Service
-from doi_proxy.system.options import MAX_RATE, RELOADED, SettingsGroup
+from doi_proxy.features.feature import Core, Feature, Others, Part
+from doi_proxy.system.check import Finding, Inspection, Service
+from doi_proxy.system.options import MAX_RATE, RELOADED, Settings, SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.limits.limits import ClientLimits, Denials, ListFile
-    from doi_proxy.system.check import Finding, Inspection
-    from doi_proxy.system.options import Settings
 
 #: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a
 #: record again and again sends fewer, and ten such clients are the whole rate of the budget.

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system.options import SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.local_records.files import LocalFiles
     from doi_proxy.features.local_records.records import LocalRecords
     from doi_proxy.system.check import Finding, Inspection

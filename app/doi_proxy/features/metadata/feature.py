@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system.check import CounterData
 from doi_proxy.system.options import Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from doi_names.name import HandleName
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.metadata.match import Match
 
     Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]

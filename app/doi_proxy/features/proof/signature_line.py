@@ -26,12 +26,11 @@ from doi_proxy.web.negotiation import JSON
 from doi_proxy.web.stage import PageKind, Section
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.proof import MAX_PROOF_BYTES
-from handle_protocol.referral import ProvenAnswer
+from handle_protocol.referral import HandleService, ProvenAnswer
 from handle_protocol.value import Record
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
-    from handle_protocol.referral import HandleService
     from handle_protocol.signature_chain import SignatureChain, SignatureVerdict, ValueSignature
 
 

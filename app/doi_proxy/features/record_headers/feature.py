@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from doi_names.name import HandleName
 from doi_names.presentation import component, template_path
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system.options import SettingsGroup, TextList
 from doi_proxy.web.request_path import Header
 from doi_proxy.web.responses import COMMON_HEADERS, PAGE_POLICY
@@ -21,7 +21,6 @@ from handle_protocol.location import fill_template
 from handle_protocol.value import Record
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.system.check import Finding, Inspection
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
@@ -14,11 +14,7 @@ from doi_proxy.proxy_client import open_client
 from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
 from doi_proxy.system.files import print_json, printable
-from doi_proxy.system.options import MASK
-
-if TYPE_CHECKING:
-    from doi_proxy.system.options import Settings
-
+from doi_proxy.system.options import MASK, Settings
 
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (

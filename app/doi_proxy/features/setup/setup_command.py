@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.feature import CommandContext, set_usage
 from doi_proxy.features.setup.front_files import FRONTS
-from doi_proxy.system.options import CONFIG_VARIABLE, flag_of, require_networks
+from doi_proxy.system.options import CONFIG_VARIABLE, Settings, flag_of, require_networks
 
 if TYPE_CHECKING:
     from doi_proxy.features.setup.sizing import PlannedFile
-    from doi_proxy.system.options import Settings
 
 #: The settings that the questions are about.
 _QUESTIONS: Final = {
