@@ -36,19 +36,10 @@ from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.store.file import StoreOptions, find_store_file, open_store, read_store_path
 from doi_proxy.store.stored_entry import STORE_FORMAT
 from doi_proxy.system.check import EventLog, Meter, read_version
+from doi_proxy.upstream import guard
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, LocalBucket
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from doi_proxy.upstream.counted_bucket import CountedBucket
-from doi_proxy.upstream.guard import (
-    Breaker,
-    Guard,
-    GuardedAgencies,
-    Pause,
-    RoutedSource,
-    Upstream,
-    UpstreamApi,
-    UpstreamHealth,
-)
 from doi_proxy.upstream.source import AgencySource, Priority, SealedSource, Source, Verification, read_loop_id
 from doi_proxy.upstream.upstream_log import UpstreamLog
 from doi_proxy.web.api import RestApi
@@ -192,7 +183,7 @@ class _Upstreams:
         self._context = context
         self._observers = observers
         self._timeouts = read_queue_timeouts()
-        self.guards: dict[str, Guard] = {}
+        self.guards: dict[str, guard.Guard] = {}
         self.agencies: dict[str, AgencySource] = {}
 
     def open(self, url: str) -> Source:
@@ -204,29 +195,29 @@ class _Upstreams:
             self.guards[url] = self._open_guard(url, len(self.guards) + 1)
         return self.guards[url]
 
-    def _open_guard(self, url: str, number: int) -> Guard:
+    def _open_guard(self, url: str, number: int) -> guard.Guard:
         settings, context, observers = self._settings, self._context, self._observers
         if observers.exchanges is not None and is_signed(url):
             context = replace(context, observer=observers.exchanges(number))
         api = _open_api(settings, url, context)
         # Only the host, because a URL may contain a password.
         label = f"upstream {number} ({urlsplit(url).hostname or 'handle servers'})"
-        health = UpstreamHealth(
-            Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
-            Pause(FIRST_PAUSE, 3_600.0),
+        health = guard.UpstreamHealth(
+            guard.Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
+            guard.Pause(FIRST_PAUSE, 3_600.0),
             # The highest privacy level at which a log may contain DOI names.
             UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= 2),
         )
         record = observers.upstream(number) if observers.upstream else None
         # A route leads to the server of its prefixes. A default upstream, or a URL without a host, has many behind it.
         server = url if urlsplit(url).hostname and url not in settings.upstream_url else ""
-        guard = Guard(
+        opened = guard.Guard(
             api, health, context.budget, time.monotonic, timeouts=self._timeouts, record_query=record, server=server
         )
         # Handle servers have no Which RA service.
         if isinstance(api, HandleClient):
-            self.agencies[url] = GuardedAgencies(api, guard)
-        return guard
+            self.agencies[url] = guard.GuardedAgencies(api, opened)
+        return opened
 
 
 def open_upstream(
@@ -236,20 +227,20 @@ def open_upstream(
     clock: Callable[[], float],
     *,
     observers: Observers,
-) -> Upstream:
+) -> guard.Upstream:
     """The upstreams behind their breakers and one budget. Raises ConfigurationError."""
     budget = Budget(read_budget_limits(settings), time.monotonic, bucket=_open_counted_bucket(settings, cache))
     if settings.mode == "sealed":
-        return Upstream(SealedSource(), SealedSource(), {}, budget)
+        return guard.Upstream(SealedSource(), SealedSource(), {}, budget)
     context = SourceContext(budget, cache, policy, clock)
     upstreams = _Upstreams(settings, context, observers)
     default = [upstreams.open(url) for url in settings.upstream_url]
     routes = {prefix: upstreams.open(url) for prefix, url in settings.upstream_route_urls.items()}
     is_routed = len(default) > 1 or routes or settings.value("local_records") is not None
-    source: Source = RoutedSource(routes, default) if is_routed else default[0]
+    source: Source = guard.RoutedSource(routes, default) if is_routed else default[0]
     agencies = upstreams.agencies
     which_ra = next((agencies[url] for url in settings.upstream_url if url in agencies), None)
-    return Upstream(source, which_ra, upstreams.guards, budget, upstreams.open)
+    return guard.Upstream(source, which_ra, upstreams.guards, budget, upstreams.open)
 
 
 def read_budget_limits(settings: Settings) -> BudgetLimits:
@@ -272,7 +263,7 @@ def is_signed(url: str) -> bool:
     return kind is not None and kind.is_signed
 
 
-def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamApi:
+def _open_api(settings: Settings, url: str, context: SourceContext) -> guard.UpstreamApi:
     scheme = urlsplit(url).scheme
     if scheme not in _HTTP:
         kind = upstream_kinds().get(scheme)
@@ -281,7 +272,7 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
                 f"upstream_url: {scheme}: needs a feature that is not part of this installation; install doi-proxy "
                 "again, or name an https: URL"
             )
-        api: UpstreamApi = kind.open(settings, url, context)
+        api: guard.UpstreamApi = kind.open(settings, url, context)
         return api
     if settings.upstream_verify == "always":
         # Settings refuse it too. This one is a route of the local records.
@@ -337,7 +328,7 @@ class Parts:
 
     settings: Settings
     cache: TieredStore
-    upstream: Upstream
+    upstream: guard.Upstream
     resolver: Resolver
 
 

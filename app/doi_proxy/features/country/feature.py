@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import maxminddb
 from pydantic import Field
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features import feature
+from doi_proxy.system.check import Finding, Inspection
 from doi_proxy.system.files import explain_failure, require_regular
 from doi_proxy.system.options import Settings, SettingsGroup
 from doi_proxy.web.stage import Stage
-
-if TYPE_CHECKING:
-    from doi_proxy.system.check import Finding, Inspection
 
 
 class Countries(Stage):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import Field, field_validator
 
@@ -13,16 +13,13 @@ from doi_names.name import HandleName
 from doi_names.presentation import component, template_path
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import Core, Feature, Others, Part
+from doi_proxy.system.check import Finding, Inspection
 from doi_proxy.system.options import SettingsGroup, TextList
 from doi_proxy.web.request_path import Header
 from doi_proxy.web.responses import COMMON_HEADERS, PAGE_POLICY
 from doi_proxy.web.stage import Stage
 from handle_protocol.location import fill_template
 from handle_protocol.value import Record
-
-if TYPE_CHECKING:
-    from doi_proxy.system.check import Finding, Inspection
-
 
 _NAME: Final = re.compile(r"[A-Za-z0-9-]+")
 
