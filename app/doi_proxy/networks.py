@@ -147,8 +147,6 @@ SPECIAL: Final = {
 #: A gateway turns its addresses into IPv4 addresses (RFC 6052, section 2.1).
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _32_BITS: Final = 0xFFFF_FFFF
-#: Addresses whose answer is remembered. One takes about 10 us.
-_CACHED_ADDRESSES: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +183,8 @@ def read_inside(url: str) -> dict[Address, Address]:
     return inside
 
 
-@lru_cache(maxsize=_CACHED_ADDRESSES)
+# Addresses whose answer is remembered. One takes about 10 us.
+@lru_cache(maxsize=1_024)
 def is_public(address: Address) -> bool:
     """Whether a public server can have an address, also the IPv4 address inside an IPv6 address."""
     inside = _find_inside(address)

@@ -358,7 +358,6 @@ def read_detail(content: bytes) -> str | None:
 #: Timeout in seconds. A purge of everything, and a slow upstream, take a while.
 _TIMEOUT: Final = 120.0
 _TOKEN_HINT: Final = "set DOI_PROXY_ADMIN_TOKEN_FILE to the proxy's own"  # noqa: S105 - a message
-_ADMIN_HINTS: Final = {http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"}
 
 
 @contextmanager
@@ -426,7 +425,7 @@ class AdminClient:
 
     def _read(self, status: int, exchange: Exchange) -> dict[str, Any]:
         if status != http.client.OK:
-            raise exchange.refusal(_ADMIN_HINTS)
+            raise exchange.refusal({http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"})
         try:
             # Bytes of an answer. A record has at most a few MiB.
             document = json.loads(exchange.read(64 * 1024 * 1024))

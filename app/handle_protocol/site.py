@@ -23,6 +23,7 @@ from handle_protocol.errors import InvalidSite
 from handle_protocol.referral import Lookups, within
 from handle_protocol.wire import site_value
 from handle_protocol.wire.message import VERSION, Response, SignedAnswer, Values
+from handle_protocol.wire.site_value import TransportProtocol
 
 Known = TypeVar("Known")
 
@@ -264,29 +265,11 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
     return found
 
 
-#: Servers whose interfaces are kept ready for queries. One takes about 2 kB; a hostile one has a key as long as a site
-#: value can be, 64 KiB.
-_CACHED_SERVERS: Final = 256
 # Measured against the reference server: a kept tunnel answers 14,000 queries a second, UDP 7,000 to 10,000, and TCP
 # 5,000, because TCP needs a connection for each query. The tunnel pays for its connection with a few queries.
-_BUSY: Final = (
-    site_value.TransportProtocol.HTTPS,
-    site_value.TransportProtocol.HTTP,
-    site_value.TransportProtocol.UDP,
-    site_value.TransportProtocol.TCP,
-)
-_RARE: Final = (
-    site_value.TransportProtocol.UDP,
-    site_value.TransportProtocol.TCP,
-    site_value.TransportProtocol.HTTPS,
-    site_value.TransportProtocol.HTTP,
-)
-_SLOW: Final = (
-    site_value.TransportProtocol.TCP,
-    site_value.TransportProtocol.HTTPS,
-    site_value.TransportProtocol.HTTP,
-    site_value.TransportProtocol.UDP,
-)
+_BUSY: Final = (TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP)
+_RARE: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
+_SLOW: Final = (TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP)
 
 #: The address at which a server is reached, inside a NAT another one. None for a server that may not be queried: anyone
 #: who has a prefix can write any address into a site value.
@@ -298,7 +281,7 @@ class Endpoint:
     """One interface of one server. It is the key under which its health is recorded."""
 
     address: site_value.Address
-    protocol: site_value.TransportProtocol
+    protocol: TransportProtocol
     port: int
 
 
@@ -372,7 +355,7 @@ def rank_candidates(
 def _order_interfaces(candidates: Iterable[Candidate], health: ServerHealth, now: float) -> list[Candidate]:
     """The interfaces of one server: the transport that suits its load first, and those that rest last."""
 
-    earlier: Counter[site_value.TransportProtocol] = Counter()
+    earlier: Counter[TransportProtocol] = Counter()
     ranked: list[tuple[tuple[bool, int, int], Candidate]] = []
     order = _RARE
     for candidate in candidates:
@@ -400,7 +383,9 @@ def _rotate(items: list[Candidate], places: int) -> list[Candidate]:
 
 
 # Without the cache, this takes a quarter of the processor time of a query.
-@lru_cache(maxsize=_CACHED_SERVERS)
+# Servers whose interfaces are kept ready for queries. One takes about 2 kB; a hostile one has a key as long as a site
+# value can be, 64 KiB.
+@lru_cache(maxsize=256)
 def _list_interfaces(
     server: site_value.Server, address: site_value.Address, serial: int, host: bytes | None, version: tuple[int, int]
 ) -> tuple[Candidate, ...]:
@@ -408,7 +393,7 @@ def _list_interfaces(
     key = server.public_key
     return tuple(
         Candidate(
-            Endpoint(address, site_value.TransportProtocol(interface.protocol), interface.port),
+            Endpoint(address, TransportProtocol(interface.protocol), interface.port),
             key,
             serial,
             host,
@@ -420,5 +405,5 @@ def _list_interfaces(
 
 
 def _is_usable(interface: site_value.Interface) -> bool:
-    is_known = interface.protocol in site_value.TransportProtocol.__members__.values()
+    is_known = interface.protocol in TransportProtocol.__members__.values()
     return is_known and bool(interface.purpose & site_value.Purpose.QUERY) and 0 < interface.port <= 65_535

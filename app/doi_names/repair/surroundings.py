@@ -97,9 +97,6 @@ def without_invisible(text: str) -> str:
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&+\s(\[>/\\])10\.[0-9]{4,9}/", _CASELESS)
-# Runs of white space are one blank in the texts that reach these repairs.
-#: The next name begins at least this many characters after the first: a prefix and a slash.
-_MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
 _BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})", _CASELESS)
 _BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
 #: Numbers of sections, lists and days that follow a sentence are shorter, or do not begin with zero.
@@ -202,7 +199,9 @@ def within_cell(before: str, name: str) -> str:
 def next_name(text: str) -> str:
     """10.1000/182,10.1000/183 -> 10.1000/183: the next name of a list."""
     first = NAME.search(text)
-    following = NAME.search(text, first.start() + _MIN_PREFIX_CHARACTERS) if first else None
+    # Runs of white space are one blank in the texts that reach these repairs. The next name begins at least this many
+    # characters after the first: a prefix and a slash.
+    following = NAME.search(text, first.start() + len("10.1000/")) if first else None
     return text[following.start() :] if following else text
 
 

@@ -423,8 +423,6 @@ def _try_to_open() -> str:
     return ""
 
 
-#: Seconds between two looks at the files.
-WATCH_INTERVAL: Final = 1.0
 #: Files of one folder. The others of a folder with more are a problem.
 MAX_FILES: Final = 1_000
 
@@ -490,7 +488,7 @@ class WatchedFiles(Service):
         self._last_stamp: Stamp = ()
         self._read_stamp: Stamp = ()
 
-    async def run(self, interval: float = WATCH_INTERVAL) -> None:
+    async def run(self, interval: float = 1.0) -> None:
         """Look at the files, if there are any, every `interval` seconds, and at once if a reload was requested."""
         while True:
             with suppress(TimeoutError):

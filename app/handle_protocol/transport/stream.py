@@ -60,7 +60,6 @@ def translate_socket_error(error: Exception) -> errors.HandleProtocolError:
 
 
 Answer = TypeVar("Answer")
-_MAX_DETAIL = 200
 #: Idle connections that a pool keeps, and for how many seconds. Servers and firewalls that keep connections do so for a
 #: minute or more.
 MAX_IDLE: Final = 64
@@ -151,7 +150,7 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         self._stop_timer()
         self.transport = None
         reason = f"{type(error).__name__}: {error}" if error else f"closed after {self.received_bytes} bytes"
-        self.fail(ServerUnreachable(detail=reason[:_MAX_DETAIL]))
+        self.fail(ServerUnreachable(detail=reason[:200]))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

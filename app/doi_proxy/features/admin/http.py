@@ -30,8 +30,6 @@ from doi_proxy.resolver.resolution import Conditions, Origin
 from doi_proxy.web.negotiation import PROBLEM
 from handle_protocol.referral import ResponseCode
 
-#: Seconds for which a client can be denied. Beyond that, `client_deny_file` is the place.
-MAX_DENIAL_SECONDS = 30 * 86_400.0
 #: Names that a refresh of a prefix fetches by default, and the most that it can fetch.
 REFRESH_LIMIT = 100
 MAX_REFRESHED = 1_000
@@ -87,9 +85,8 @@ class DenyRequest(_Request):
     """The network to deny, and for how long."""
 
     network: str = Field(max_length=64, description="A network or an address.", examples=["192.0.2.0/24"])
-    seconds: float = Field(
-        ge=0, le=MAX_DENIAL_SECONDS, description="Seconds from now; `0` ends a denial.", examples=[600]
-    )
+    # Seconds for which a client can be denied. Beyond that, `client_deny_file` is the place.
+    seconds: float = Field(ge=0, le=30 * 86_400.0, description="Seconds from now; `0` ends a denial.", examples=[600])
 
     @field_validator("network")
     @classmethod

@@ -284,9 +284,6 @@ class Translation:
     footer: str
 
 
-_NOTHING: Final = Translation({}, {}, "")
-
-
 def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[str]) -> dict[str, Translation]:
     """What a file TAG.toml of `folder` has for each tag. Raises ConfigurationError if a language misses a text."""
     reference = read_all(packages, LANGUAGES[0])
@@ -304,7 +301,7 @@ def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[s
 def _read_translation(tag: str, folder: Path | None, reference: Mapping[str, str]) -> Translation:
     path = None if folder is None else folder / f"{tag}.toml"
     if path is None or not path.exists():
-        return _NOTHING
+        return Translation({}, {}, "")
     try:
         toml = read_regular(path, MAX_MESSAGES_BYTES).decode("utf-8-sig")
         tables = parse_toml(toml)

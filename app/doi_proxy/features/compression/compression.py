@@ -26,10 +26,6 @@ else:
 _LEVEL: Final = 1
 #: Larger bodies are compressed in a thread. This takes the event loop about a millisecond.
 _MAX_NOW: Final = 32_768
-#: Smaller answers are sent as they are.
-MIN_BYTES: Final = 8_192
-#: Memory for compressed answers of one process.
-MEMORY_BYTES: Final = 16 * 1024 * 1024
 _CONTENT_ENCODING: Final = b"content-encoding"
 _TYPES: Final = (b"text/", b"application/json", b"application/problem+json", b"application/javascript", b"image/svg")
 _LENGTH: Final = b"content-length"
@@ -38,7 +34,7 @@ _LENGTH: Final = b"content-length"
 class Compression(Encoder):
     """Compresses answers, and caches the compressed bodies."""
 
-    def __init__(self, *, min_bytes: int = MIN_BYTES, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(self, *, min_bytes: int = 8_192, memory_bytes: int = 16 * 1024 * 1024) -> None:
         """Bodies from `min_bytes` on are compressed. `memory_bytes` limits the cache of compressed bodies."""
         self.encodes_from = min_bytes
         self._memory_bytes = memory_bytes

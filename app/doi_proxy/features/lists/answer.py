@@ -43,7 +43,6 @@ from doi_proxy.web.request_path import client_of
 
 #: The name of the limit, in RateLimit headers and in metrics.
 BATCHES: Final = "batches"
-_GAVE_WAY: Final = "Another client needed the place of this list; send the names without a row again."
 #: Seconds of waiting for its client after which a list may give way.
 IDLE_AFTER: Final = 1.0
 #: A list of at most so many bytes is short: 100 names have fewer.
@@ -125,7 +124,7 @@ class OpenList:
             self._is_sending = True
             yield group
             self._is_sending = False
-        raise _refuse(_GAVE_WAY, 1)
+        raise _refuse("Another client needed the place of this list; send the names without a row again.", 1)
 
 
 class OpenBatches:

@@ -49,8 +49,6 @@ from doi_proxy.upstream.source import ClientNetwork, Priority
 AgencySource = Literal["none", "cached", "any"]
 #: Answers that do not show that the upstream works.
 _WITHOUT_QUERY = frozenset({Origin.HIT, Origin.LOCAL}) | UNCONFIRMED
-#: Failures without an attempt to query the upstream.
-_UNRELATED = (errors.NotCached, errors.NotInBundle, errors.PrefixDenied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,8 @@ class UpstreamWait:
 
     def record_failure(self, error: errors.CouldNotVerify, began: float, now: float) -> float:
         """A lookup that began at `began` has failed. Returns the seconds that its name may still wait, at least 0."""
-        if isinstance(error, _UNRELATED):
+        # Failures without an attempt to query the upstream.
+        if isinstance(error, (errors.NotCached, errors.NotInBundle, errors.PrefixDenied)):
             return 0.0
         if error.concerns_name:
             # The upstream has answered, so it works for other names; not if this was the probe of an open breaker:

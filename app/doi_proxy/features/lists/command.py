@@ -16,8 +16,6 @@ from doi_proxy.features.feature import Command, CommandContext, add_server
 if TYPE_CHECKING:
     from doi_proxy.proxy_client import ProxyServer
 
-#: The formats of a list and of the rows.
-INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv", "docx")
 #: The verdicts of --again: a later look-up can have another result.
 AGAIN: Final = ("unverified", "rate_limited", "not_found", "no_target")
 
@@ -95,9 +93,10 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
     )
+    # The formats of a list and of the rows.
     command.add_argument(
         "--input-format",
-        choices=INPUT_FORMATS,
+        choices=("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv", "docx"),
         help="format of the lists (default: as the file name says)",
     )
     command.add_argument(

@@ -44,8 +44,6 @@ class Verdict(Enum):
 
 #: The members of every row, in order.
 FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "message", "line", "key", "reason")
-#: The members that a row must have to be read. A request can leave out the others.
-_NEEDED_FIELDS: Final = FIELDS[:8]
 #: The members of a row that a request for suggestions adds.
 SUGGESTIONS: Final = "suggestions"
 SUGGESTION_FIELDS: Final = (SUGGESTIONS, "best")
@@ -221,7 +219,8 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
                 Suggestion(HandleName(suggestion["doi"]), suggestion["rule"], exists=suggestion.get("exists"))
                 for suggestion in suggestions
             )
-        known = {name: members[name] for name in _NEEDED_FIELDS} | {"verdict": Verdict(members["verdict"])}
+        # The members that a row must have to be read. A request can leave out the others.
+        known = {name: members[name] for name in FIELDS[:8]} | {"verdict": Verdict(members["verdict"])}
         known |= {name: members.get(name) for name in ("line", "key", "reason", ECHO, *MATCH_FIELDS)}
         best = members.get("best")
         reading = None if best is None else Reading(HandleName(best["doi"]), best["confidence"], best["rule"])

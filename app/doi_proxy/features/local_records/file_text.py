@@ -27,8 +27,6 @@ from handle_protocol.value import read_values
 
 #: Characters of one record. The `values` of a record are at most about 1 MiB upstream too.
 MAX_RECORD_CHARACTERS: Final = 1024 * 1024
-#: The length of a date in ISO 8601, which is also the beginning of a date with a time.
-_DATE_CHARACTERS: Final = len("2026-03-01")
 
 #: A record of bare keys and strings without escapes, the usual kind. tomllib takes 100 us for it, this takes 5 us.
 _COMMENT: Final = r"(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?"
@@ -210,8 +208,9 @@ def _read_tombstone(table: Mapping[str, Any]) -> records.LocalAnswer:
             "the date of tombstone is not a date; write it without quotes, such as 2026-03-01", "tombstone"
         )
     reason = _read_reason(stone["reason"], "tombstone")
+    # The length of a date in ISO 8601, which is also the beginning of a date with a time.
     return records.LocalAnswer(
-        Answer(ResponseCode.HANDLE_NOT_FOUND), Tombstone(reason, day.isoformat()[:_DATE_CHARACTERS])
+        Answer(ResponseCode.HANDLE_NOT_FOUND), Tombstone(reason, day.isoformat()[: len("2026-03-01")])
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from doi_proxy.features.metadata.match import Match
 
     Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
-
-_FETCHES: Final = CounterData(
-    "metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed", "refused")
-)
 
 
 class MetadataSettings(SettingsGroup):
@@ -58,7 +54,11 @@ class Metadata(Feature):
         """Open what fetches works."""
         from doi_proxy.features.metadata.works import WorkSection, open_works
 
-        count = core.meter.counter(_FETCHES)
+        count = core.meter.counter(
+            CounterData(
+                "metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed", "refused")
+            )
+        )
         service = open_works(self.context.settings, core, count, self.context.clock)
         self.compare = service.works.compare
         return WorkSection(service.works), service

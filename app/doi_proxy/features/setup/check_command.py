@@ -52,11 +52,6 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
 
 Step = Literal["reload", "restart"]
 
-_HEADS: Final[Mapping[Step, str]] = {
-    "reload": "a reload would change (systemctl reload doi-proxy.target):",
-    "restart": "a restart would change (doi-proxy-restart):",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -99,7 +94,10 @@ def compare_running(context: CommandContext, server: str | None, *, as_json: boo
 
 
 def _describe(found: list[Difference], label: str) -> Iterator[str]:
-    for step, head in _HEADS.items():
+    for step, head in (
+        ("reload", "a reload would change (systemctl reload doi-proxy.target):"),
+        ("restart", "a restart would change (doi-proxy-restart):"),
+    ):
         changes = [each for each in found if each.step == step]
         if changes:
             yield head

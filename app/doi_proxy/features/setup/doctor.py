@@ -179,8 +179,6 @@ def _is_doi_proxy(settings: Settings) -> bool:
 
 #: Below it are the probes (RFC 8615), if they are switched on.
 PROBE_PATH: Final = b"/.well-known/doi-proxy/probe/"
-#: Their route.
-PROBE_ROUTE: Final = PROBE_PATH + b"{rest:path}"
 
 Fault = Literal[
     "slashes",
@@ -492,7 +490,7 @@ def is_valid_token(key: str, token: str, now: float) -> bool:
 def add_probe(app: FastAPI, probe: Probe, refuse: Callable[[Request], Response]) -> None:
     """Add the route. `refuse` answers a request without a valid token."""
 
-    @app.api_route(PROBE_ROUTE.decode(), methods=["GET", "HEAD"], include_in_schema=False)
+    @app.api_route((PROBE_PATH + b"{rest:path}").decode(), methods=["GET", "HEAD"], include_in_schema=False)
     async def answer_probe(request: Request) -> Response:
         if not probe.is_valid(request.headers.get(TOKEN_HEADER, "")):
             return refuse(request)

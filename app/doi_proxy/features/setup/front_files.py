@@ -9,7 +9,7 @@ import argparse
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_network
@@ -28,14 +28,13 @@ from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 #: The front proxies for which there is a configuration. doi_proxy.features.setup.front_files writes them.
 FRONTS: Final = ("nginx", "apache", "caddy")
 _UNITS: Final = {"systemd": SERVICE, "systemd-socket": SOCKET, "systemd-target": TARGET}
-WRITTEN_KINDS: Final = (*FRONTS, *_UNITS)
 
 
 def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy gen-config`."""
     command.add_argument(
         "kind",
-        choices=WRITTEN_KINDS,
+        choices=(*FRONTS, *_UNITS),
         help="front proxy, or the unit of systemd, its socket, or its target",
     )
     command.add_argument(
@@ -199,7 +198,8 @@ _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 
 def write_file(path: str, front: Front) -> str:
     """One configuration file, such as `nginx/doi-proxy.conf`."""
-    return _fill_file(path, _VALUES[path.partition("/")[0]](front))
+    find_values = {"nginx": _nginx_values, "apache": _apache_values, "caddy": _caddy_values}
+    return _fill_file(path, find_values[path.partition("/")[0]](front))
 
 
 def write_front(kind: str, front: Front) -> str:
@@ -381,12 +381,6 @@ def _shared_values(front: Front) -> dict[str, str]:
         "LIST_TIMEOUT": str(front.list_timeout),
     }
 
-
-_VALUES: Final[Mapping[str, Callable[[Front], dict[str, str]]]] = {
-    "nginx": _nginx_values,
-    "apache": _apache_values,
-    "caddy": _caddy_values,
-}
 
 #: The files in config/ that docs/generate.py writes, and for which front proxy.
 GENERATED: Final[Mapping[str, Front]] = {

@@ -392,7 +392,6 @@ SOCKET: Final = "doi-proxy.socket"
 TARGET: Final = "doi-proxy.target"
 #: The program of the package, of which the shipped unit is.
 PROGRAM: Final = Path("/opt/doi-proxy/bin/doi-proxy")
-_STATE: Final = Path("/var/lib/doi-proxy")
 #: A path that needs no quotes or escapes.
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/@+-]*")
 
@@ -459,7 +458,7 @@ def _find_store_folder(store_url: str) -> Path | None:
     """The folder of a SQLite store that is not in the unit's state folder. A relative path is not of this unit."""
     scheme, _, path = store_url.partition(":///")
     folder = Path(path).parent
-    if scheme != "sqlite" or not folder.is_absolute() or folder.is_relative_to(_STATE):
+    if scheme != "sqlite" or not folder.is_absolute() or folder.is_relative_to(Path("/var/lib/doi-proxy")):
         return None
     return folder
 

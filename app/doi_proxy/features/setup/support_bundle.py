@@ -57,8 +57,6 @@ def _says_ready(body: bytes) -> bool:
     return isinstance(answer, dict) and answer.get("ready") is True and isinstance(answer.get("detail"), dict)
 
 
-#: What is fetched from a running proxy: the file in the bundle, and the target.
-_FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
 #: Timeout of each wait for bytes and of one fetch, in seconds.
 _TIMEOUT: Final = 10.0
 _DEADLINE: Final = 30.0
@@ -102,7 +100,9 @@ def _collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
         "check.json": lambda: _json([_mask(str(finding)) for finding in context.inspect((), offline=True)]),
         "store.json": lambda: _json(asyncio.run(_describe_store(context))),
     }
-    for name, target in _FETCHED.items():
+    # What is fetched from a running proxy: the file in the bundle, and the target.
+    fetched = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
+    for name, target in fetched.items():
         sources[name] = lambda target=target: _fetch(server, target, token)  # type: ignore[misc]
     parts = {"README.txt": _NOTE.encode()}
     for name, read in sources.items():

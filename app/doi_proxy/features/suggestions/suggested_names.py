@@ -33,8 +33,6 @@ QUERIES: Final = 2
 QUERY_TIMEOUT: Final = 1.0
 #: Characters of a text in the form that are searched for a name.
 _MAX_SEARCHED: Final = 512
-#: Rules whose names may also end earlier or later: a book and its chapter. None is a name as it stands.
-_TWO_READINGS: Final = (None, "chapter")
 
 
 class Existence:
@@ -199,7 +197,8 @@ class SuggestedNames(Section):
             if found.confidence == "doubtful":
                 continue
             # What else the name may be that is looked up.
-            others = found.suggestions[:2] if found.rule in _TWO_READINGS else ()
+            # Rules whose names may also end earlier or later: a book and its chapter. None is a name as it stands.
+            others = found.suggestions[:2] if found.rule in (None, "chapter") else ()
             known = [other.doi for other in await self.check(others, client) if other.exists]
             if not known or await self._existence.check(found.name, client) is not False:
                 names.setdefault(found.name.key, found.name)

@@ -36,8 +36,6 @@ from doi_proxy.web.negotiation import CSV, JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
 from doi_proxy.web.request_path import client_of
 
-_FIELDS: Final = ("doi", *extraction.POSITION_FIELDS)
-
 _TEXT_IN_JSON: Final = {
     "type": "object",
     "required": ["text"],
@@ -72,7 +70,7 @@ class ExtractedAnswer(StreamedAnswer):
         pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._form.is_gzip)
         decode = extraction.decode_json if self._form.media_type == JSON else extraction.decode_text
         names = extraction.find_names_of(decode(pieces), self._hold_turn)
-        async with output.open_rows(self._output_type, _FIELDS) as rows:
+        async with output.open_rows(self._output_type, ("doi", *extraction.POSITION_FIELDS)) as rows:
             async for found in names:
                 if not await rows.write([{"doi": found.name.text, **extraction.write_position(found)}]):
                     return
