@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from handle_protocol import errors, referral
-from handle_protocol.proof import join_proofs
 from handle_protocol.referral import Lead, Lookups, within
 from handle_protocol.site import Root, RootKeeper
 from handle_protocol.wire.message import Response, ResponseStatus, SignedAnswer, Values, decode_response
@@ -390,6 +389,7 @@ class Directory:
                 continue
             if service is not None:
                 known = proof is not None and service.proof is not None
-                return replace(service, proof=join_proofs(proof or (), service.proof or ()) if known else None)
+                both = dict.fromkeys((*(proof or ()), *(service.proof or ())))
+                return replace(service, proof=tuple(both) if known else None)
             failures.append(errors.ServiceNotFound(detail=f"the service handle {handle[:100]!r} does not exist"))
         raise failures[0]

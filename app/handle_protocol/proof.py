@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from handle_protocol.errors import MalformedMessage, ServerRefused
@@ -19,11 +19,6 @@ from handle_protocol.wire.site_value import FieldReader, encode_count, encode_st
 MAX_PROOF_BYTES: Final = 64 * 1024
 #: Answers of a proof. One in use has two to five.
 MAX_ANSWERS: Final = 40
-
-
-def join_proofs(first: Iterable[SignedAnswer], second: Iterable[SignedAnswer]) -> tuple[SignedAnswer, ...]:
-    """The answers of two proofs, each once."""
-    return tuple(dict.fromkeys((*first, *second)))
 
 
 def encode_proof(answers: Sequence[SignedAnswer]) -> bytes | None:

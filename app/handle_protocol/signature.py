@@ -112,13 +112,10 @@ def check_answer(response: Response, query: Query) -> None:
         raise AnswerMismatch(detail="the answer belongs to a session")
     if query.flags & message.OpFlag.REQUEST_DIGEST:
         _check_digest(response, encode_digested(query))
-    if response.code == message.ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
-        raise AnswerMismatch("The handle server's answer is about another name.")
-
-
-def _is_about(response: Response, handle: bytes) -> bool:
     # Handles are the same if they differ in the case of ASCII letters alone. A site is not about a handle.
-    return not isinstance(response.body, Values) or response.body.handle.upper() == handle.upper()
+    body, asked = response.body, query.filters.handle.upper()
+    if response.code == message.ResponseStatus.SUCCESS and isinstance(body, Values) and body.handle.upper() != asked:
+        raise AnswerMismatch("The handle server's answer is about another name.")
 
 
 def _check_digest(response: Response, request: bytes) -> None:

@@ -33,8 +33,6 @@ from handle_protocol.value import read_values
 TEXT_CONTRAST: Final = 4.5
 #: Paper is light.
 _MEDIA: Final = {"light": "print, (prefers-color-scheme: light)", "dark": "screen and (prefers-color-scheme: dark)"}
-#: What lies under text.
-GROUNDS: Final = ("paper", "raised", "tint", "warn-tint")
 _COLOUR: Final = re.compile(r"#[0-9a-fA-F]{6}")
 _VARIABLE: Final = re.compile(r"--([a-z-]+): (#[0-9a-f]{6});")
 
@@ -87,8 +85,9 @@ def _change(colours: Mapping[str, str], suffix: str, paper: str) -> dict[str, st
 
 def check_contrast(palette: Palette, scheme: str, accent: str, background: str) -> None:
     """Raise WrongTable if a text could not be read. `accent` and `background` are the keys of the colours."""
-    # The colours of text that is written on each of GROUNDS.
-    pairs = [(text, ground, TEXT_CONTRAST) for text in ("ink", "quiet", "accent") for ground in GROUNDS]
+    # The colours of text, and what lies under it.
+    grounds = ("paper", "raised", "tint", "warn-tint")
+    pairs = [(text, ground, TEXT_CONTRAST) for text in ("ink", "quiet", "accent") for ground in grounds]
     pairs += [("on-accent", "accent", TEXT_CONTRAST), ("warn", "warn-tint", TEXT_CONTRAST)]
     # The edge of a field (WCAG 2.1, 1.4.11).
     pairs += [("edge", ground, 3.0) for ground in ("paper", "raised")]

@@ -217,7 +217,9 @@ class _Records:
         # As the server wrote them: see `escape_separators`.
         written = json.dumps(public, ensure_ascii=False).replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
         text = f"[[record]]\ndoi = {_quote(handle, handle)}\nvalues = {_quote(written, handle)}\n\n"
-        _require_local_record(text, handle)
+        for found in read_records(text, "the dump"):
+            if isinstance(found, FileProblem) and found.severity == "error":
+                raise UnusableRecord(handle, f": a proxy could not use it: {found.message}")
         key = HandleName(handle).key
         if key in self._names:
             raise UnusableRecord(handle, " has a record already, in the dump")
@@ -260,13 +262,6 @@ class _Records:
             if changed is not None:
                 raise UnusableRecord(handle, f": the value at index {changed} is not the one that was signed")
         return len(signatures), verified
-
-
-def _require_local_record(text: str, handle: str) -> None:
-    """Read a record as a proxy reads it. Raises UnusableRecord."""
-    for found in read_records(text, "the dump"):
-        if isinstance(found, FileProblem) and found.severity == "error":
-            raise UnusableRecord(handle, f": a proxy could not use it: {found.message}")
 
 
 def _is_public(value: Mapping[str, Any]) -> bool:

@@ -171,7 +171,10 @@ class LibraryRules(msgspec.Struct, frozen=True):
         hosts = frozenset(".".join(labels[start:]) for start in range(len(labels)))
         if host is None or not self.exempt.isdisjoint(hosts) or self._is_service(host, hosts):
             return ()
-        prefixes, found = _prefix_and_parents(work.name), []
+        # Elements of a prefix after ten are not compared.
+        elements = fold(work.name.prefix).split(".", 10)[:10]
+        prefixes = frozenset(".".join(elements[:count]) for count in range(1, len(elements) + 1))
+        found = []
         for rule in self.rules:
             if rule.concerns(work, prefixes, hosts):
                 found.append(rule)
@@ -209,12 +212,6 @@ def host_of(url: str) -> str | None:
         return ada_url.URL(url).hostname.rstrip(".") or None
     except ValueError:
         return None
-
-
-def _prefix_and_parents(name: HandleName) -> frozenset[str]:
-    # Elements of a prefix after this many are not compared.
-    elements = fold(name.prefix).split(".", 10)[:10]
-    return frozenset(".".join(elements[:count]) for count in range(1, len(elements) + 1))
 
 
 def _is_in(address: IPv4Address | IPv6Address | None, networks: tuple[Network, ...]) -> bool:

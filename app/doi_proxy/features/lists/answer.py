@@ -43,8 +43,6 @@ from doi_proxy.web.request_path import client_of
 
 #: The name of the limit, in RateLimit headers and in metrics.
 BATCHES: Final = "batches"
-#: Seconds of waiting for its client after which a list may give way.
-IDLE_AFTER: Final = 1.0
 #: A list of at most so many bytes is short: 100 names have fewer.
 SHORT_BYTES: Final = 8_192
 #: Places of short lists for each place of others. A short list needs little memory.
@@ -87,8 +85,8 @@ class OpenList:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for its client alone: for more than IDLE_AFTER seconds in all. See Holder."""
-        return self._body.is_awaited and self._body.waited > IDLE_AFTER
+        """Whether it waits for its client alone: for more than a second in all. See Holder."""
+        return self._body.is_awaited and self._body.waited > 1.0
 
     @property
     def is_overdue(self) -> bool:

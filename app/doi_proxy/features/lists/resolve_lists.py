@@ -48,7 +48,10 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
     require_files(choice.lists)
     if choice.matches:
-        _require_references(choice)
+        texts = [source.path for source in _sources(choice) if choice.extracts or source.format in (None, TEXT)]
+        # A name and a text have no titles to compare.
+        if without := [*choice.names, *texts]:
+            raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
     output_format = choice.output_format or _default_format(choice)
     files = server_client.ListFiles()
     if output_format == "concise":
@@ -107,14 +110,6 @@ def _sources(choice: ResolveChoice) -> list[ListSource]:
         ListSource(path, choice.input_format, choice.column, keeps_entries=choice.matches, extracts=choice.extracts)
         for path in choice.lists
     ]
-
-
-def _require_references(choice: ResolveChoice) -> None:
-    """Raise ConfigurationError for a name or a text, which have no titles to compare."""
-    texts = [source.path for source in _sources(choice) if choice.extracts or source.format in (None, TEXT)]
-    without = [*choice.names, *texts]
-    if without:
-        raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
 
 
 async def _read_inputs(

@@ -145,12 +145,6 @@ def _list_paths(routes: Iterable[BaseRoute]) -> set[str]:
     return {getattr(route, "path_format", getattr(route, "path", "")) for route in routes}
 
 
-def _write_operation_id(method: str, path: str) -> str:
-    """A name that follows from method and path alone. Generated clients name their functions by it."""
-    words = re.findall(r"[A-Za-z0-9]+", re.sub(r"/\{[^}]*\}", "", path) or re.sub(r"[{}]", "", path))
-    return "_".join([method, *words, *(["list"] if path.endswith("/") else [])])
-
-
 def _describe(text: str | Part) -> Part:
     """A header or a parameter. A text alone describes a string."""
     if isinstance(text, str):
@@ -241,7 +235,9 @@ class _Api:
         for method, operation in operations.items():
             if is_admin:
                 operation |= {_GROUPS: ["admin"], "security": [{"admin": []}]}
-            operation["operationId"] = _write_operation_id(method, path)
+            # A name that follows from method and path alone. Generated clients name their functions by it.
+            words = re.findall(r"[A-Za-z0-9]+", re.sub(r"/\{[^}]*\}", "", path) or re.sub(r"[{}]", "", path))
+            operation["operationId"] = "_".join([method, *words, *(["list"] if path.endswith("/") else [])])
             example = self._examples.get(operation["operationId"], {})
             for content in operation.get("requestBody", {}).get("content", {}).values():
                 content.setdefault("example", example.get("body"))

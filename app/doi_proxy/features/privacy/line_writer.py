@@ -162,13 +162,9 @@ def _json(shown: _Members) -> bytes:
 
 def _text(shown: _Members) -> bytes:
     values = ((name, getattr(shown, name)) for name in _Members.__struct_fields__)
-    words = [f"{name}={_word(value)}" for name, value in values if value is not None and value is not UNSET]
+    texts = ((name, str(value)) for name, value in values if value is not None and value is not UNSET)
+    words = [f'{name}="{text}"' if " " in text else f"{name}={text}" for name, text in texts]
     return " ".join(words).encode("ascii", "replace") + b"\n"
-
-
-def _word(value: object) -> str:
-    text = str(value)
-    return f'"{text}"' if " " in text else text
 
 
 #: Bytes of a path or a query that a line keeps: one more than it shows, and so it marks a text that was cut.

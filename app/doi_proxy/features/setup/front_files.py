@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_network
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -199,7 +198,9 @@ _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 def write_file(path: str, front: Front) -> str:
     """One configuration file, such as `nginx/doi-proxy.conf`."""
     find_values = {"nginx": _nginx_values, "apache": _apache_values, "caddy": _caddy_values}
-    return _fill_file(path, find_values[path.partition("/")[0]](front))
+    values = find_values[path.partition("/")[0]](front)
+    template = read_package_file("doi_proxy.features.setup", "templates", path).decode()
+    return "".join(_fill_line(line, values) for line in template.splitlines(keepends=True))
 
 
 def write_front(kind: str, front: Front) -> str:
@@ -232,12 +233,6 @@ def _inline(kind: str, text: str, front: Front) -> str:
     return _INCLUDE.sub(lines, text)
 
 
-def _fill_file(path: str, values: Mapping[str, str]) -> str:
-    """The text of a template, such as `nginx/doi-proxy.conf`, with its placeholders replaced."""
-    template = read_package_file("doi_proxy.features.setup", "templates", path).decode()
-    return "".join(_fill_line(line, values) for line in template.splitlines(keepends=True))
-
-
 def _fill_line(line: str, values: Mapping[str, str]) -> str:
     """A line with its placeholders replaced. A line that is only a placeholder takes several lines, or none."""
     alone = _PLACEHOLDER.fullmatch(line.strip())
@@ -254,18 +249,16 @@ def _nginx_values(front: Front) -> dict[str, str]:
         f"listen {address}{port}{words[scheme]};" for scheme, port in front.ports.items() for address in ("", "[::]:")
     ]
     secure = f"ssl_certificate {certificate};\nssl_certificate_key {key};" if "https" in front.ports else ""
+    include = "include snippets/doi-proxy-pass-lists.conf;"
+    lists = [f"location = {front.sub_path}{path} {{\n    {include}\n}}" for path in _LIST_PATHS]
     return _shared_values(front) | {
         "SERVERS": "\n".join(f"server {backend} max_fails=1 fail_timeout=5s;" for backend in front.backends),
         "LISTEN": "\n".join(listen),
         "CERTIFICATE": secure,
         "PASS": _nginx_pass(front),
-        "LISTS": "\n".join((*map(partial(_nginx_list, front), _LIST_PATHS), _nginx_form(front))),
+        "LISTS": "\n".join((*lists, _nginx_form(front))),
         "STATUS": _nginx_status(front),
     }
-
-
-def _nginx_list(front: Front, path: str) -> str:
-    return f"location = {front.sub_path}{path} {{\n    include snippets/doi-proxy-pass-lists.conf;\n}}"
 
 
 def _nginx_form(front: Front) -> str:
@@ -296,18 +289,15 @@ def _apache_values(front: Front) -> dict[str, str]:
     members = [_MEMBER.format(_apache_address(front, backend), front.timeout) for backend in front.backends]
     lists = [_MEMBER.format(_apache_address(front, backend), front.list_timeout) for backend in front.backends]
     hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
+    # The sub-path of a VirtualHost of its own is empty.
+    paths = [f"{front.sub_path}{path}" for path in _LIST_PATHS]
     return _shared_values(front) | {
         "MEMBERS": "\n".join(members),
         "LIST_MEMBERS": "\n".join(f"{member} flushpackets=on" for member in lists),
         "HOSTS": hosts,
-        "LISTS": "\n".join(map(partial(_apache_list, front), _LIST_PATHS)),
+        "LISTS": "\n".join(f'ProxyPass "{path}" "balancer://doi-proxy-lists{path}" nocanon' for path in paths),
         "STATUS": _apache_status(front),
     }
-
-
-def _apache_list(front: Front, path: str) -> str:
-    # The sub-path of a VirtualHost of its own is empty.
-    return f'ProxyPass "{front.sub_path}{path}" "balancer://doi-proxy-lists{front.sub_path}{path}" nocanon'
 
 
 def _apache_address(front: Front, backend: str) -> str:

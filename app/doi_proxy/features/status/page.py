@@ -93,7 +93,10 @@ def add_status(
         found = await read(request)
         if found is None:
             if wants_page:
-                return _refuse(pages, link, language)
+                body = pages.render(
+                    "error", link, language, "title.error_denied", text="status.refused", reason="", typed="", wait=None
+                )
+                return _respond(body, HTML, *PAGE_POLICY, status=403)
             return _respond(problem(403, _REASON, base=link.base).body, PROBLEM, status=403)
         # A turn for the numbers, and one for what shows them.
         await asyncio.sleep(0)
@@ -131,13 +134,6 @@ def page_facts(status: Status) -> dict[str, Any]:
         "counted": summary.write_count,
         **written,
     }
-
-
-def _refuse(pages: Pages, link: Link, language: str) -> Response:
-    body = pages.render(
-        "error", link, language, "title.error_denied", text="status.refused", reason="", typed="", wait=None
-    )
-    return _respond(body, HTML, *PAGE_POLICY, status=403)
 
 
 _REASON = (
