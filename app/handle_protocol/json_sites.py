@@ -387,13 +387,10 @@ def _explain_server(server: site_value.Server) -> dict[str, Any]:
         }
         for interface in server.interfaces
     ]
-    number, address = _to_signed(server.id), _to_address(server.address)
-    return {"serverId": number, "address": address, "publicKey": key, "interfaces": interfaces}
-
-
-def _to_address(address: bytes) -> str:
     # The reference server writes ::1 as 0.0.0.1, because the bytes are the same.
-    return str(IPv4Address(address[12:]) if address.startswith(bytes(12)) else IPv6Address(address))
+    number, packed = _to_signed(server.id), server.address
+    address = str(IPv4Address(packed[12:]) if packed.startswith(bytes(12)) else IPv6Address(packed))
+    return {"serverId": number, "address": address, "publicKey": key, "interfaces": interfaces}
 
 
 #: How the data of a type, and of its subtypes, is explained.

@@ -40,7 +40,7 @@ from doi_proxy.upstream import guard
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, LocalBucket
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from doi_proxy.upstream.counted_bucket import CountedBucket
-from doi_proxy.upstream.source import AgencySource, Priority, SealedSource, Source, Verification, read_loop_id
+from doi_proxy.upstream.source import AgencySource, Priority, SealedSource, Source, read_loop_id
 from doi_proxy.upstream.upstream_log import UpstreamLog
 from doi_proxy.web.api import RestApi
 from doi_proxy.web.name_pages import NamePages
@@ -349,6 +349,7 @@ def assemble(
     cache = cache or open_cache(settings, clock, observers.store)
     policy = read_ttl_policy(settings)
     upstream = open_upstream(settings, cache, policy, clock, observers=observers)
+    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
     # Memory for the names whose queries failed, in bytes.
     resolver = Resolver(
         cache,
@@ -357,7 +358,8 @@ def assemble(
         options=ResolverOptions(
             policy,
             timeouts or read_resolver_timeouts(),
-            proofs=Proofs(read_verification(settings)),
+            # No answer is verified without handle servers.
+            proofs=Proofs(settings.upstream_verify if any(map(is_signed, urls)) else "never"),
         ),
         failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=4 * 1024 * 1024),
         observer=observers.resolver,
@@ -373,12 +375,6 @@ def read_ttl_policy(settings: Settings) -> TtlPolicy:
         negative=settings.cache_negative_ttl,
         grace=settings.cache_grace,
     )
-
-
-def read_verification(settings: Settings) -> Verification:
-    """Which answers are verified: none without handle servers."""
-    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
-    return settings.upstream_verify if any(map(is_signed, urls)) else "never"
 
 
 def read_resolver_timeouts() -> ResolverTimeouts:

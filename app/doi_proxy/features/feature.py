@@ -108,10 +108,6 @@ class CommandContext(Protocol):
         """The settings, read again. Raises ConfigurationError."""
 
 
-def _detect_none(head: bytes) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Importer:
     """What `cache import` does with files of some formats. A feature offers it."""
@@ -121,7 +117,7 @@ class Importer:
     #: Imports a file of one of them, or AUTO, given the arguments of the command. Returns the exit status.
     run: Callable[[CommandContext, argparse.Namespace, str], int]
     #: The format of a file that begins so. None if it is of another one.
-    detect: Callable[[bytes], str | None] = _detect_none
+    detect: Callable[[bytes], str | None] = lambda head: None
     #: Whether it reads folders, each file in its own format.
     takes_folders: bool = False
 
