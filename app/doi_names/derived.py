@@ -62,10 +62,6 @@ def _write_peerj(found: re.Match[str]) -> str:
     return f"10.7717/peerj{'-' + journal.lower() if journal else ''}.{number}"
 
 
-def _write_osf(found: re.Match[str]) -> str:
-    return f"10.17605/OSF.IO/{found[1].upper()}"
-
-
 RULES: Final = (
     # arXiv, Digital Object Identifiers.
     _rule(
@@ -132,7 +128,13 @@ RULES: Final = (
         "10.6084/m9.figshare.828487",
         "https://figshare.com/articles/dataset/A_title/828487",
     ),
-    _rule("osf", r"\bosf\.io/([0-9a-z]{5})(?![0-9a-z])", _write_osf, "10.17605/OSF.IO/EZCUJ", "https://osf.io/ezcuj/"),
+    _rule(
+        "osf",
+        r"\bosf\.io/([0-9a-z]{5})(?![0-9a-z])",
+        lambda found: f"10.17605/OSF.IO/{found[1].upper()}",
+        "10.17605/OSF.IO/EZCUJ",
+        "https://osf.io/ezcuj/",
+    ),
     _rule(
         "ssrn",
         r"\bssrn\.com/(?:abstract=|sol3/papers\.cfm\?abstract_id=)([0-9]{4,8})(?![0-9])",

@@ -211,12 +211,8 @@ def _goes_on(text: str, begin: int, blank: re.Match[str], word: re.Match[str]) -
         return True  # a soft line break (RFC 2045, section 6.7)
     if text[end - 1] == "." and "\n" in blank[0] and _LIST_NUMBER.match(text, word.start()):
         return False
-    return _is_broken(text[begin:end], word[0])
-
-
-def _is_broken(before: str, word: str) -> bool:
-    """Whether a word belongs to the name before it: the rules join the two."""
-    joined = without_blanks(" ".join(before.split())) + f" {word}"
+    # The rules join the word to what is before it.
+    joined = without_blanks(" ".join(text[begin:end].split())) + f" {word[0]}"
     return with_chapter(without_blanks(joined)) != joined
 
 

@@ -21,8 +21,6 @@ _KINDS: Final = {
     "Co": "a private-use character",
     "Cn": "an unassigned code point",
 }
-#: Allowed in a request, although not graphic: formatting, private use, unassigned.
-_QUESTIONABLE: Final = frozenset({"Cf", "Zl", "Zp", "Co", "Cn"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,8 @@ def questionable(text: str) -> Iterator[CodePoint]:
     """The formatting, private-use and unassigned code points of `text`, by the Unicode tables of this Python."""
     if not text.isprintable():
         for place, character in enumerate(text, 1):
-            if unicodedata.category(character) in _QUESTIONABLE:
+            # Allowed in a request, although not graphic: formatting, private use, unassigned.
+            if unicodedata.category(character) in {"Cf", "Zl", "Zp", "Co", "Cn"}:
                 yield CodePoint(character, place)
 
 
@@ -77,7 +76,6 @@ def questionable(text: str) -> Iterator[CodePoint]:
 MAX_NAME_BYTES: Final = 8192
 
 _FOLD: Final = str.maketrans(ascii_lowercase, ascii_uppercase)
-_MAX_UTF8_BYTES_A_CHARACTER: Final = 4
 #: "10", then one or more elements of the registrant code, each after a dot (DOI Handbook, section 2.2.2).
 _DOI_PREFIX: Final = re.compile(r"10(?:\.[^\s./]+)+")
 #: A prefix without a suffix is recognised by its registrant code, which consists of letters, digits and hyphens.
@@ -198,7 +196,8 @@ def _check_length(text: str) -> None:
     if not text:
         raise EmptyName()
     characters = len(text)
-    if characters * _MAX_UTF8_BYTES_A_CHARACTER <= MAX_NAME_BYTES:
+    # A character takes at most four bytes in UTF-8.
+    if characters * 4 <= MAX_NAME_BYTES:
         return
     if characters > MAX_NAME_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
         raise NameTooLong(f"The name is longer than {MAX_NAME_BYTES} bytes of UTF-8.")
@@ -227,7 +226,6 @@ MAX_WARNINGS: Final = 10
 #: The prefixes that agencies assign (ISO 26324, section 4.2, allows others), those of ISBN-As, which begin with 978 or
 #: 979 (DOI Handbook, ISBN-A), and that of shortDOIs.
 USUAL_PREFIX: Final = re.compile(r"10(?:\.(?:[0-9]{4,9}|97[89])(?:\.[0-9]{1,9})*)?")
-_MAX_SHOWN: Final = 40
 
 #: What looks like an ASCII character. Full-width forms are computed.
 _LOOK_ALIKES: Final = {
@@ -235,10 +233,6 @@ _LOOK_ALIKES: Final = {
     **dict.fromkeys("\u2044\u2215\u29f8", "/"),
     **dict.fromkeys("\u2024\u3002", "."),
 }
-_FULL_WIDTH: Final = range(0xFF01, 0xFF5F)
-_FULL_WIDTH_OFFSET: Final = 0xFF01 - 0x21
-#: Scripts with letters that look alike (Unicode Technical Standard 39, section 4, confusable detection).
-_CONFUSABLE_SCRIPTS: Final = frozenset({"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "COPTIC"})
 #: Codes of warnings by the general category of a code point.
 _CODES: Final = {
     "Cf": "formatting-character",
@@ -268,7 +262,7 @@ def _find_all(name: HandleName) -> Iterator[NameWarning]:
         message = f"The suffix begins with one character and a slash, at character {place}; this form is reserved."
         yield NameWarning("reserved-form", message)
     if name.is_doi and not USUAL_PREFIX.fullmatch(name.prefix):
-        message = f"The prefix {name.prefix[:_MAX_SHOWN]} is unlikely: after 10. it has four to nine digits."
+        message = f"The prefix {name.prefix[:40]} is unlikely: after 10. it has four to nine digits."
         yield NameWarning("unlikely-prefix", message)
     if name.text.isascii():
         return
@@ -280,15 +274,12 @@ def _find_all(name: HandleName) -> Iterator[NameWarning]:
 
 def _find_look_alikes(text: str) -> Iterator[NameWarning]:
     for place, character in enumerate(text, 1):
-        if (plain := _look_alike(character)) is not None:
+        # Fullwidth forms are those of ASCII, in its order.
+        code = ord(character)
+        plain = chr(code - (0xFF01 - 0x21)) if code in range(0xFF01, 0xFF5F) else _LOOK_ALIKES.get(character)
+        if plain is not None:
             point = CodePoint(character, place)
             yield NameWarning("look-alike", f'{point} looks like "{plain}".')
-
-
-def _look_alike(character: str) -> str | None:
-    """The ASCII character that another one looks like."""
-    code = ord(character)
-    return chr(code - _FULL_WIDTH_OFFSET) if code in _FULL_WIDTH else _LOOK_ALIKES.get(character)
 
 
 def _find_mixed_scripts(text: str) -> Iterator[NameWarning]:
@@ -312,7 +303,8 @@ def _script(character: str) -> str | None:
     if not character.isalpha():
         return None
     word = unicodedata.name(character, "").partition(" ")[0]
-    return word if word in _CONFUSABLE_SCRIPTS else None
+    # Scripts with letters that look alike (Unicode Technical Standard 39, section 4, confusable detection).
+    return word if word in {"LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "CHEROKEE", "COPTIC"} else None
 
 
 #: What begins the handle of a prefix's record.

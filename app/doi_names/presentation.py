@@ -89,8 +89,6 @@ _URL: Final = re.compile(
 _QUERY_OR_FRAGMENT: Final = re.compile(r"(?:\?|(?<!;[0-9]-)#|#(?=\w)).*", re.DOTALL)
 #: A path that is already a DOI name: printable ASCII without escapes or blanks.
 _LITERAL_PATH: Final = re.compile(rb"/(10\.[!-$&-~]+)")
-
-
 #: What was undone to find a name in a text.
 Rule = Literal["trimmed", "leading-slash", "url", "query", "label", "urn-colon", "percent-decoded"]
 
@@ -259,7 +257,9 @@ def url_path(name: HandleName | str) -> str:
     Applies all mandatory and recommended encodings (DOI Handbook, DOI Name Encoding Rules for URL Presentation).
     """
     # The bytes that the handbook leaves unencoded in a URL. It recommends to encode "+".
-    return _keep_dot_segments(encode(str(name), b"/!$&'()*,;=:@"))
+    path = encode(str(name), b"/!$&'()*,;=:@")
+    # RFC 3986, section 5.2.4: clients remove "." and ".." segments, also at the end.
+    return _LAST_DOT_SEGMENT.sub(r"%2F\1", _DOT_SEGMENT.sub(r"\1%2F", path)) if "/." in path else path
 
 
 def to_url(name: HandleName | str, base: str = "https://doi.org/") -> str:
@@ -275,11 +275,6 @@ def component(name: HandleName | str) -> str:
 def template_path(name: HandleName | str) -> str:
     """A name as {hdl:path} in a 10320/loc template: "/ : @ ! $ ( ) * , ; =" are unencoded too."""
     return encode(str(name), b"/:@!$()*,;=")
-
-
-def _keep_dot_segments(path: str) -> str:
-    # RFC 3986, section 5.2.4: clients remove "." and ".." segments, also at the end.
-    return _LAST_DOT_SEGMENT.sub(r"%2F\1", _DOT_SEGMENT.sub(r"\1%2F", path)) if "/." in path else path
 
 
 #: Forms that mark a handle, such as "hdl:".

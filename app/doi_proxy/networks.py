@@ -18,12 +18,6 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.files import read_regular
 from doi_proxy.web.request_path import read_address
 
-#: Networks in one list.
-MAX_NETWORKS: Final = 100_000
-#: The largest list. A line of a network takes less than 50 bytes.
-_MAX_BYTES: Final = 16 * 1024 * 1024
-
-
 #: The networks that have every client.
 EVERYONE: Final = frozenset({IPv4Network("0.0.0.0/0"), IPv6Network("::/0")})
 
@@ -65,7 +59,8 @@ class NetworkList:
 def read_network_file(path: Path) -> str:
     """Read the text of a file of networks. Raises ConfigurationError with the file."""
     try:
-        return read_regular(path, _MAX_BYTES).decode("utf-8-sig")
+        # The largest list. A line of a network takes less than 50 bytes.
+        return read_regular(path, 16 * 1024 * 1024).decode("utf-8-sig")
     except OSError as error:
         raise ConfigurationError(f"{path}: the list of networks cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -79,8 +74,8 @@ def parse_allowed(text: str, path: Path) -> NetworkList:
         text = line.partition("#")[0].strip()
         if text:
             networks.append(_read_network(text, path, number))
-        if len(networks) > MAX_NETWORKS:
-            raise ConfigurationError(f"{path}: more than {MAX_NETWORKS} networks; merge them into larger ones")
+        if len(networks) > 100_000:
+            raise ConfigurationError(f"{path}: more than 100000 networks; merge them into larger ones")
     return NetworkList(networks)
 
 
@@ -151,11 +146,7 @@ SPECIAL: Final = {
 }
 #: A gateway turns its addresses into IPv4 addresses (RFC 6052, section 2.1).
 _NAT64: Final = IPv6Network("64:ff9b::/96")
-#: The interface identifiers of ISATAP before their IPv4 address (RFC 5214, section 6.1).
-_ISATAP: Final = (0x0000_5EFE, 0x0200_5EFE)
 _32_BITS: Final = 0xFFFF_FFFF
-#: Addresses whose answer is remembered. One takes about 10 us.
-_CACHED_ADDRESSES: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +183,15 @@ def read_inside(url: str) -> dict[Address, Address]:
     return inside
 
 
-@lru_cache(maxsize=_CACHED_ADDRESSES)
+# Addresses whose answer is remembered. One takes about 10 us.
+@lru_cache(maxsize=1_024)
 def is_public(address: Address) -> bool:
     """Whether a public server can have an address, also the IPv4 address inside an IPv6 address."""
     inside = _find_inside(address)
     if inside is not None:
         return is_public(inside)
-    is_isatap = address.version == 6 and int(address) >> 32 & _32_BITS in _ISATAP
+    # The interface identifiers of ISATAP before their IPv4 address (RFC 5214, section 6.1).
+    is_isatap = address.version == 6 and int(address) >> 32 & _32_BITS in (0x0000_5EFE, 0x0200_5EFE)
     return not is_isatap and str(address) not in _special_networks()
 
 

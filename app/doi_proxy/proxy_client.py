@@ -28,8 +28,6 @@ from doi_proxy.server.listening import OWN_CONNECTION, UNIX
 from doi_proxy.system.options import MAX_SHOWN, Settings, redact
 from doi_proxy.upstream.source import read_retry_after
 
-_FORMS: Final = "not a URL such as http://127.0.0.1:8000, or unix: and the path of a socket"
-
 
 @dataclass(frozen=True, slots=True)
 class ProxyServer:
@@ -69,7 +67,9 @@ def parse_server(text: str, option: str, *, verifies: bool = True) -> ProxyServe
         return _read_url(text, verifies=verifies)
     except ValueError as error:
         shown = redact(text)[:MAX_SHOWN].encode("unicode_escape").decode()
-        raise ConfigurationError(f"{option} {shown}: {_FORMS}: {error}") from error
+        raise ConfigurationError(
+            f"{option} {shown}: not a URL such as http://127.0.0.1:8000, or unix: and the path of a socket: {error}"
+        ) from error
 
 
 def _read_url(text: str, *, verifies: bool) -> ProxyServer:
@@ -115,11 +115,6 @@ def server_on_this_machine(host: str, port: int, *, is_tls: bool) -> ProxyServer
 
 
 _PIECE_BYTES: Final = 65_536
-_MAX_DETAIL: Final = 500
-#: Answers of a server or a front proxy before the application, which have no problem details.
-_TOO_LONG: Final = "the request is too long for it; shorten the arguments"
-_HINTS: Final[Mapping[int, str]] = {414: _TOO_LONG, 431: _TOO_LONG}
-_REDIRECTIONS: Final = range(300, 400)
 #: Statuses after which the same request can succeed (RFC 9110, sections 15.5.9 and 15.6; RFC 6585, section 4).
 TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -256,10 +251,14 @@ class Exchange:
         `hints` has messages by status. They replace the message of the proxy, and say more to the user of a command.
         """
         status = 0 if self._response is None else self._response.status
-        message = hints.get(status) or _HINTS.get(status) or read_detail(self._collect(_PIECE_BYTES))
+        message = hints.get(status)
+        if message is None and status in (414, 431):
+            # Answers of a server or a front proxy before the application, which have no problem details.
+            message = "the request is too long for it; shorten the arguments"
+        message = message or read_detail(self._collect(_PIECE_BYTES))
         if message is None:
             message = f"status {status}; this is not a doi-proxy, or an older one; check the URL"
-        if status in _REDIRECTIONS:
+        if 300 <= status < 400:
             place = redact(self.headers.get("Location", "another URL"))[:MAX_SHOWN]
             message = f"redirects to {place!r}; if that is the proxy, give its URL"
         seconds = read_retry_after(self.headers.get("Retry-After", ""), time.time())
@@ -351,7 +350,7 @@ def _open(server: ProxyServer, timeout: float) -> http.client.HTTPConnection:
 def read_detail(content: bytes) -> str | None:
     """The member `detail` of problem details (RFC 9457, section 3.1.4). None if there is none."""
     try:
-        return str(json.loads(content)["detail"])[:_MAX_DETAIL]
+        return str(json.loads(content)["detail"])[:500]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -359,7 +358,6 @@ def read_detail(content: bytes) -> str | None:
 #: Timeout in seconds. A purge of everything, and a slow upstream, take a while.
 _TIMEOUT: Final = 120.0
 _TOKEN_HINT: Final = "set DOI_PROXY_ADMIN_TOKEN_FILE to the proxy's own"  # noqa: S105 - a message
-_ADMIN_HINTS: Final = {http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"}
 
 
 @contextmanager
@@ -427,7 +425,7 @@ class AdminClient:
 
     def _read(self, status: int, exchange: Exchange) -> dict[str, Any]:
         if status != http.client.OK:
-            raise exchange.refusal(_ADMIN_HINTS)
+            raise exchange.refusal({http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"})
         try:
             # Bytes of an answer. A record has at most a few MiB.
             document = json.loads(exchange.read(64 * 1024 * 1024))

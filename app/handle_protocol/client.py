@@ -17,34 +17,34 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from handle_protocol.directory import Directory
-from handle_protocol.errors import HandleNotFound, HandleProtocolError
+from handle_protocol.errors import HandleNotFound
 from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
 from handle_protocol.proof import read_response
-from handle_protocol.referral import DirectoryLimits, HandleService, Lookups, Question, ResponseCode, within
-from handle_protocol.site import AllowedServers, ServerHealth
+from handle_protocol.referral import (
+    DirectoryLimits,
+    DirectoryObserver,
+    HandleService,
+    Lookups,
+    Question,
+    ResponseCode,
+    within,
+)
+from handle_protocol.site import AllowServer, RootKeeper, ServerHealth
 from handle_protocol.transport.egress import Egress, HttpAnswer, TunnelTransport
 from handle_protocol.transport.stream import ConnectionPool, TcpTransport, Transport
 from handle_protocol.transport.udp import UdpTransport
 from handle_protocol.value import Record, read_values
 from handle_protocol.wire import site_value
-from handle_protocol.wire.message import ENVELOPE_BYTES, UNKNOWN_SERIAL, Response, SignedAnswer
+from handle_protocol.wire.message import ENVELOPE_BYTES, UNKNOWN_SERIAL, Response
 
 #: Seconds for one handle, with the look-ups that lead to its server.
 TIMEOUT: Final = 10.0
-
-
 #: Seconds for one connection.
 CONNECT_TIMEOUT: Final = 3.0
-
-
 #: Bytes of one answer after its envelope.
 MAX_BYTES: Final = 1024 * 1024
-
-
 #: The port of handle servers (IANA: hdl-srv), for UDP and TCP. The HTTP tunnel has a port of its own, usually 8000.
 PORT: Final = 2641
-
-
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 
 
@@ -93,10 +93,10 @@ class HandleResolver:
         `timeout` is in seconds. Site values come from the network: a private address in one is refused unless
         `private_servers` is set.
         """
-        exchange = _open_exchange(_EveryServer() if private_servers else PublicServers())
+        exchange = _open_exchange(allow_every if private_servers else allow_public)
         limits = DirectoryLimits(timeout=timeout)
-        lookups = Lookups(exchange, _admit, limits, time.time, _NoLog(), _NoBreaker(), are_signed=False)
-        return cls(Directory(_RootInMemory(root), lookups), exchange, timeout)
+        lookups = Lookups(exchange, _admit, limits, time.time, DirectoryObserver(), _NoBreaker(), are_signed=False)
+        return cls(Directory(RootKeeper(root), lookups), exchange, timeout)
 
     @classmethod
     def of_sites(cls, service: HandleService, *, timeout: float = TIMEOUT) -> Self:
@@ -104,7 +104,7 @@ class HandleResolver:
 
         No record leads elsewhere: a server answers for the handles that it has, and refuses others (ServerRefused).
         """
-        exchange = _open_exchange(_EveryServer())
+        exchange = _open_exchange(allow_every)
         return cls(NamedSites(service, exchange), exchange, timeout)
 
     async def resolve(
@@ -145,17 +145,19 @@ class HandleResolver:
         await self.aclose()
 
 
-class PublicServers:
-    """See AllowedServers. Only global unicast addresses: a site value can name any machine in the client's network."""
+def allow_public(address: site_value.Address) -> site_value.Address | None:
+    """Only global unicast addresses: a site value can name any machine in the client's network."""
+    if not address.is_global or address.is_multicast:
+        return None
+    # 2000::/3 is what is assigned as Global Unicast (RFC 4291, section 2.4). 6to4 has an IPv4 address inside.
+    if isinstance(address, IPv6Address) and (address not in _GLOBAL_UNICAST or address.sixtofour is not None):
+        return None
+    return address
 
-    def find(self, address: site_value.Address) -> site_value.Address | None:
-        """See AllowedServers."""
-        if not address.is_global or address.is_multicast:
-            return None
-        # 2000::/3 is what is assigned as Global Unicast (RFC 4291, section 2.4). 6to4 has an IPv4 address inside.
-        if isinstance(address, IPv6Address) and (address not in _GLOBAL_UNICAST or address.sixtofour is not None):
-            return None
-        return address
+
+def allow_every(address: site_value.Address) -> site_value.Address:
+    """Any address."""
+    return address
 
 
 def service_at(address: str, port: int = PORT, *, http_port: int = 0, public_key: bytes = b"") -> HandleService:
@@ -195,7 +197,7 @@ def open_transports(
     }
 
 
-def _open_exchange(allowed: AllowedServers) -> ServiceClient:
+def _open_exchange(allow: AllowServer) -> ServiceClient:
     transports = open_transports(
         may_ask_again=_may_ask_again,
         egress=Egress(connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_BYTES + ENVELOPE_BYTES),
@@ -206,7 +208,7 @@ def _open_exchange(allowed: AllowedServers) -> ServiceClient:
     return ServiceClient(
         transports,
         ServerHealth(),
-        QueryLimits(allowed),
+        QueryLimits(allow),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=_may_ask_again,
     )
@@ -218,20 +220,6 @@ async def _may_ask_again() -> bool:
 
 async def _admit() -> None:
     """Admit a further query. The limits of a directory bound their number."""
-
-
-class _EveryServer:
-    def find(self, address: site_value.Address) -> site_value.Address | None:
-        """See AllowedServers."""
-        return address
-
-
-class _NoLog:
-    def record_refresh(self, error: HandleProtocolError | None) -> None:
-        """See DirectoryObserver."""
-
-    def record_overdue(self, error: HandleProtocolError) -> None:
-        """See DirectoryObserver."""
 
 
 class _NoBreaker:
@@ -249,12 +237,3 @@ class _NoBreaker:
     def record_failure(self, name: str, now: float) -> bool:
         """See RootBreaker."""
         return False
-
-
-class _RootInMemory:
-    def __init__(self, service: HandleService) -> None:
-        self.service = service
-
-    async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
-        """See RootKeeper."""
-        return None

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from handle_protocol import errors, referral
-from handle_protocol.proof import join_proofs
 from handle_protocol.referral import Lead, Lookups, within
 from handle_protocol.site import Root, RootKeeper
 from handle_protocol.wire.message import Response, ResponseStatus, SignedAnswer, Values, decode_response
@@ -115,7 +114,6 @@ class ServiceCache:
 
 
 _LATE: Final = "The service of a prefix could not be looked up in time."
-_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 
 
 @dataclass(slots=True)
@@ -136,11 +134,6 @@ class Trail:
 
     left: Allowance
     handles: frozenset[bytes] = frozenset()
-
-    @property
-    def is_start(self) -> bool:
-        """Whether no record was entered yet."""
-        return not self.handles
 
     def enter(self, handle: bytes) -> Trail:
         """The way through a record. Raises ServiceNotFound if it came through this record before, or is too long."""
@@ -269,7 +262,8 @@ class Directory:
                 response = await self._root.query(question, is_needed=self._services.is_empty)
             else:
                 response = await self._ask_service(service, question)
-            if response.code not in _REFERRALS or not isinstance(response.body, Values):
+            is_referral = response.code in (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
+            if not is_referral or not isinstance(response.body, Values):
                 return response
             lead = referral.read_referral(response.body.values, self._clock())
             if lead is None:
@@ -292,7 +286,7 @@ class Directory:
         A lookup does not wait for another: two that wait for each other would wait for ever.
         """
         certified = certified or self._are_signed
-        if not trail.is_start:
+        if trail.handles:
             return await self._find(record, certified, trail.enter(record))
         if self._is_closed:
             raise asyncio.CancelledError
@@ -395,6 +389,7 @@ class Directory:
                 continue
             if service is not None:
                 known = proof is not None and service.proof is not None
-                return replace(service, proof=join_proofs(proof or (), service.proof or ()) if known else None)
+                both = dict.fromkeys((*(proof or ()), *(service.proof or ())))
+                return replace(service, proof=tuple(both) if known else None)
             failures.append(errors.ServiceNotFound(detail=f"the service handle {handle[:100]!r} does not exist"))
         raise failures[0]

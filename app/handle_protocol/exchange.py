@@ -12,30 +12,19 @@ from doi_names.name import fold
 from handle_protocol import errors
 from handle_protocol.referral import HandleService, Question
 from handle_protocol.signature import check_answer, oldest_version, verify_signature
-from handle_protocol.site import AllowedServers, Candidate, Endpoint, ServerHealth, rank_candidates
+from handle_protocol.site import AllowServer, Candidate, Endpoint, ServerHealth, rank_candidates
 from handle_protocol.transport.stream import Transport
-from handle_protocol.wire.message import (
-    NO_REQUEST_ID,
-    Filters,
-    OpCode,
-    OpFlag,
-    Query,
-    Response,
-    ResponseStatus,
-    SignedAnswer,
-    decode_response,
-    encode_query,
-)
+from handle_protocol.wire import message
 from handle_protocol.wire.site_value import Address, ServiceSite, TransportProtocol
 
 _ANSWERS: Final = frozenset(
     (
-        ResponseStatus.SUCCESS,
-        ResponseStatus.HANDLE_NOT_FOUND,
-        ResponseStatus.VALUES_NOT_FOUND,
-        ResponseStatus.NOT_RESPONSIBLE,
-        ResponseStatus.SERVICE_REFERRAL,
-        ResponseStatus.PREFIX_REFERRAL,
+        message.ResponseStatus.SUCCESS,
+        message.ResponseStatus.HANDLE_NOT_FOUND,
+        message.ResponseStatus.VALUES_NOT_FOUND,
+        message.ResponseStatus.NOT_RESPONSIBLE,
+        message.ResponseStatus.SERVICE_REFERRAL,
+        message.ResponseStatus.PREFIX_REFERRAL,
     )
 )
 _random: Final = random.SystemRandom()
@@ -68,7 +57,7 @@ class Clocks:
 class QueryLimits:
     """Which servers are queried, and when the next one is."""
 
-    allowed: AllowedServers
+    allow: AllowServer
     #: Seconds of silence after which the next server or transport is queried too. The reference client turns from UDP
     #: to TCP after 3 s.
     head_start: float = 2.0
@@ -102,12 +91,12 @@ class ServiceClient:
         self._limits = limits
         self._observer = observer
 
-    async def __call__(self, service: HandleService, question: Question) -> Response:
+    async def __call__(self, service: HandleService, question: Question) -> message.Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises HandleProtocolError."""
         response = await self._race(self._list(service, question), question)
         if not question.certified or service.proof is None:
             return response
-        return replace(response, proof=(*service.proof, SignedAnswer(response.request, response.data)))
+        return replace(response, proof=(*service.proof, message.SignedAnswer(response.request, response.data)))
 
     async def read_site(self, service: HandleService) -> ServiceSite:
         """What a server of a service says about its site, by one message. It is not signed. Raises HandleProtocolError.
@@ -115,8 +104,8 @@ class ServiceClient:
         Nothing is learned from the result: a server that does not offer this operation is not a server that failed.
         """
         candidate = self._list(service, Question(b""))[0]
-        flags = OpFlag.PUBLIC_ONLY
-        query = self._write_query(candidate, Filters(b""), flags=flags, op_code=OpCode.SITE_INFORMATION)
+        flags = message.OpFlag.PUBLIC_ONLY
+        query = self._write_query(candidate, message.Filters(b""), flags=flags, op_code=message.OpCode.SITE_INFORMATION)
         is_answered = False
         try:
             response = await self._send(candidate, query)
@@ -141,7 +130,7 @@ class ServiceClient:
             service.sites,
             question.handle,
             authoritative=question.authoritative,
-            allowed=self._limits.allowed,
+            allow=self._limits.allow,
             health=self._health,
             now=now,
         )
@@ -151,13 +140,13 @@ class ServiceClient:
         usable.sort(key=lambda candidate: self._health.rests(candidate.endpoint.protocol, now))
         return usable[: self._limits.max_attempts]
 
-    async def _race(self, candidates: Sequence[Candidate], question: Question) -> Response:
+    async def _race(self, candidates: Sequence[Candidate], question: Question) -> message.Response:
         """Query the candidates in order, each after the failure or the silence of the one before.
 
         Returns the first valid answer. At last, a port stays silent whose server answered with a
         failure at another one: that ends the race too.
         """
-        waiting, running = list(candidates), dict[asyncio.Task[Response], Endpoint]()
+        waiting, running = list(candidates), dict[asyncio.Task[message.Response], Endpoint]()
         failures: list[errors.HandleProtocolError] = []
         answered = set[Address]()
         is_admitted = True
@@ -223,7 +212,7 @@ class ServiceClient:
             key = endpoint.protocol if is_firewall else endpoint.address
             self._health.record_failure(key, self._clocks.monotonic())
 
-    async def _ask(self, candidate: Candidate, question: Question) -> Response:
+    async def _ask(self, candidate: Candidate, question: Question) -> message.Response:
         """Query one interface, and learn from the result."""
         endpoint, began = candidate.endpoint, self._clocks.monotonic()
         self._health.record_query(endpoint.address, began)
@@ -250,17 +239,17 @@ class ServiceClient:
         self._learn_answer(endpoint, question, began)
         return response
 
-    async def _exchange(self, candidate: Candidate, question: Question) -> Response:
-        flags = OpFlag.PUBLIC_ONLY
+    async def _exchange(self, candidate: Candidate, question: Question) -> message.Response:
+        flags = message.OpFlag.PUBLIC_ONLY
         if question.authoritative:
-            flags |= OpFlag.AUTHORITATIVE
+            flags |= message.OpFlag.AUTHORITATIVE
         if question.certified:
-            flags |= OpFlag.CERTIFIED
-        filters = Filters(question.handle, question.indexes, question.types)
+            flags |= message.OpFlag.CERTIFIED
+        filters = message.Filters(question.handle, question.indexes, question.types)
         query = self._write_query(candidate, filters, flags=flags)
         response = await self._send(candidate, query)
         if question.certified:
-            response = replace(response, request=encode_query(query))
+            response = replace(response, request=message.encode_query(query))
             oldest = oldest_version(candidate.version)
             verify_signature(response, candidate.public_key, oldest_version=oldest)
         if response.code not in _ANSWERS:
@@ -269,12 +258,12 @@ class ServiceClient:
             )
         return response
 
-    async def _send(self, candidate: Candidate, query: Query) -> Response:
+    async def _send(self, candidate: Candidate, query: message.Query) -> message.Response:
         """The answer to one message. Raises HandleProtocolError if it does not belong to the query."""
         transport = self._transports[candidate.endpoint.protocol]
-        data = await transport.exchange(candidate, query.filters.handle, encode_query(query))
-        response = decode_response(data, digest_requested=True)
-        if response.envelope.request_id == NO_REQUEST_ID and response.header.op_code == 0:
+        data = await transport.exchange(candidate, query.filters.handle, message.encode_query(query))
+        response = message.decode_response(data, digest_requested=True)
+        if response.envelope.request_id == message.NO_REQUEST_ID and response.header.op_code == 0:
             raise errors.ServerRefused(
                 "The handle server could not read the request.", response_code=response.header.response_code
             )
@@ -284,20 +273,20 @@ class ServiceClient:
     def _write_query(
         self,
         candidate: Candidate,
-        filters: Filters,
+        filters: message.Filters,
         *,
         flags: int,
-        op_code: OpCode = OpCode.RESOLUTION,
-    ) -> Query:
+        op_code: message.OpCode = message.OpCode.RESOLUTION,
+    ) -> message.Query:
         if candidate.endpoint.protocol is TransportProtocol.TCP:
-            flags |= OpFlag.KEEP_ALIVE
+            flags |= message.OpFlag.KEEP_ALIVE
         # Seconds for which a request is valid, as the reference client has it. Servers do not check it.
-        return Query(
+        return message.Query(
             filters,
-            request_id=_random.randrange(NO_REQUEST_ID),
+            request_id=_random.randrange(message.NO_REQUEST_ID),
             expiration=int(self._clocks.epoch()) + (12 * 3600),
             # Every answer repeats the digest of its request.
-            flags=OpFlag.REQUEST_DIGEST | flags,
+            flags=message.OpFlag.REQUEST_DIGEST | flags,
             op_code=op_code,
         )
 

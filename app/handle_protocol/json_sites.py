@@ -246,11 +246,8 @@ def read_key(members: dict[str, str]) -> bytes:
     """The data of an HS_PUBKEY value, given the members of a JSON Web Key. Raises KeyError for another type of key."""
     key_type, names = {"RSA": (RSA, ("e", "n")), "DSA": (DSA, ("q", "p", "g", "y"))}[members["kty"]]
     rest = RSA_PADDING if key_type == RSA else b""
-    return encode_public_key(KeyNumbers(key_type, _read_numbers(members, *names), rest=rest))
-
-
-def _read_numbers(members: dict[str, str], *names: str) -> tuple[bytes, ...]:
-    return tuple(_read_number(members.get(name, "")) for name in names)
+    numbers = tuple(_read_number(members.get(name, "")) for name in names)
+    return encode_public_key(KeyNumbers(key_type, numbers, rest=rest))
 
 
 def _read_number(text: str) -> bytes:
@@ -268,13 +265,8 @@ _PROTOCOLS: Final = {protocol.value: protocol.name for protocol in site_value.Tr
 _ADMIN_PERMISSIONS: Final = Struct(">H")
 #: Old servers wrote two bytes too many after an administrator. Many records still have them.
 LEGACY_ADMIN_BYTES: Final = 2
-#: The permissions of an administrator that have a name. The JSON has a digit for each.
-_ADMIN_MASK: Final = 0xFFF
 #: Data with one of these bytes is base64 (Util.looksLikeBinary of the reference server). Line ends and tabs are text.
 _BINARY: Final = bytes((*range(0x09), *range(0x14, 0x20), 0x7F))
-#: The members of a JSON Web Key in the order of the key's numbers (RFC 7518, section 6.3.1; DSA has no RFC).
-_KEY_MEMBERS: Final = {RSA: ("e", "n"), DSA: ("q", "p", "g", "y")}
-_KEY_ORDER: Final = ("n", "e", "y", "p", "q", "g")
 
 
 def write_json_values(values: Iterable[Value]) -> bytes:
@@ -339,21 +331,19 @@ def _to_admin(data: bytes) -> dict[str, Any]:
     is_legacy = reader.remaining == LEGACY_ADMIN_BYTES
     reader.take(LEGACY_ADMIN_BYTES * is_legacy)
     reader.finish()
-    digits = f"{permissions & _ADMIN_MASK:012b}"
+    # The permissions of an administrator that have a name. The JSON has a digit for each.
+    digits = f"{permissions & 0xFFF:012b}"
     members = {"handle": handle.decode("utf-8", "replace"), "index": index, "permissions": digits}
     if is_legacy:
         members["legacyByteLength"] = True
     return {"format": "admin", "value": members}
 
 
-def _to_list(data: bytes) -> dict[str, Any]:
-    return {"format": "vlist", "value": _to_references(decode_references(data))}
-
-
 def _explain_key(data: bytes) -> dict[str, Any]:
     key = decode_public_key(data)
-    members = dict(zip(_KEY_MEMBERS[key.type], key.numbers, strict=True))
-    numbers = {name: _to_base64url(members[name]) for name in _KEY_ORDER if name in members}
+    # The members of a JSON Web Key in the order of the key's numbers (RFC 7518, section 6.3.1; DSA has no RFC).
+    members = dict(zip({RSA: ("e", "n"), DSA: ("q", "p", "g", "y")}[key.type], key.numbers, strict=True))
+    numbers = {name: _to_base64url(members[name]) for name in ("n", "e", "y", "p", "q", "g") if name in members}
     return {"format": "key", "value": {"kty": key.type.partition(b"_")[0].decode(), **numbers}}
 
 
@@ -397,28 +387,20 @@ def _explain_server(server: site_value.Server) -> dict[str, Any]:
         }
         for interface in server.interfaces
     ]
-    number, address = _to_signed(server.id), _to_address(server.address)
-    return {"serverId": number, "address": address, "publicKey": key, "interfaces": interfaces}
-
-
-def _to_address(address: bytes) -> str:
     # The reference server writes ::1 as 0.0.0.1, because the bytes are the same.
-    return str(IPv4Address(address[12:]) if address.startswith(bytes(12)) else IPv6Address(address))
+    number, packed = _to_signed(server.id), server.address
+    address = str(IPv4Address(packed[12:]) if packed.startswith(bytes(12)) else IPv6Address(packed))
+    return {"serverId": number, "address": address, "publicKey": key, "interfaces": interfaces}
 
 
 #: How the data of a type, and of its subtypes, is explained.
 _EXPLANATIONS: Final[dict[bytes, Callable[[bytes], dict[str, Any]]]] = {
     b"HS_ADMIN": _to_admin,
-    b"HS_VLIST": _to_list,
+    b"HS_VLIST": lambda data: {"format": "vlist", "value": _to_references(decode_references(data))},
     b"HS_PUBKEY": _explain_key,
     b"HS_SITE": _explain_site,
     b"HS_NA_DELEGATE": _explain_site,
 }
-
-
-_MAX_I32: Final = (1 << 31) - 1
-_U32: Final = 1 << 32
-_PERMISSIONS: Final = 0b1111
 
 
 class _Data(msgspec.Struct):
@@ -473,9 +455,9 @@ def _to_value(value: HandleValue) -> Value:
         value.index,
         value.type.encode(),
         value.text.encode() if value.text is not None else _encode_data(value),
-        ttl=min(int(value.ttl.seconds), _MAX_I32),
+        ttl=min(int(value.ttl.seconds), (1 << 31) - 1),
         ttl_type=TtlType.ABSOLUTE if value.ttl.absolute else TtlType.RELATIVE,
-        permissions=int(value.permissions, 2) & _PERMISSIONS,
+        permissions=int(value.permissions, 2) & 0b1111,
         timestamp=_to_epoch(value.timestamp),
         references=tuple(ValueReference(handle.encode(), index) for handle, index in value.references),
     )
@@ -487,7 +469,7 @@ def _to_epoch(text: str | None) -> int:
         when = datetime.fromisoformat(text or "")
     except ValueError:
         return 0
-    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()) % _U32
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()) % (1 << 32)
 
 
 def _encode_data(value: HandleValue) -> bytes:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from handle_protocol.errors import MalformedMessage, ServerRefused
@@ -17,18 +17,8 @@ from handle_protocol.wire.site_value import FieldReader, encode_count, encode_st
 
 #: Bytes of a proof that is kept. One answer about a record with a key of 4,096 bits and a site has about 2 kB.
 MAX_PROOF_BYTES: Final = 64 * 1024
-
-
 #: Answers of a proof. One in use has two to five.
 MAX_ANSWERS: Final = 40
-
-
-_SMALLEST_ANSWER: Final = 8
-
-
-def join_proofs(first: Iterable[SignedAnswer], second: Iterable[SignedAnswer]) -> tuple[SignedAnswer, ...]:
-    """The answers of two proofs, each once."""
-    return tuple(dict.fromkeys((*first, *second)))
 
 
 def encode_proof(answers: Sequence[SignedAnswer]) -> bytes | None:
@@ -40,7 +30,7 @@ def encode_proof(answers: Sequence[SignedAnswer]) -> bytes | None:
 def decode_proof(data: bytes) -> tuple[SignedAnswer, ...]:
     """The answers of a proof. Raises MalformedMessage."""
     reader = FieldReader(data, "proof")
-    count = reader.count(_SMALLEST_ANSWER, MAX_ANSWERS)
+    count = reader.count(8, MAX_ANSWERS)  # two empty strings
     answers = tuple(SignedAnswer(reader.string(), reader.string()) for _ in range(count))
     reader.finish()
     return answers

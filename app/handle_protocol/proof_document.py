@@ -20,13 +20,11 @@ from handle_protocol.wire.message import SignedAnswer, decode_signature
 #: Bytes of a document. One of the largest proof that is kept has 400 kB.
 MAX_DOCUMENT_BYTES: Final = 1024 * 1024
 
-
 _RESULTS: Final = {
     ResponseCode.SUCCESS: "values",
     ResponseCode.HANDLE_NOT_FOUND: "handle-not-found",
     ResponseCode.VALUES_NOT_FOUND: "values-not-found",
 }
-
 
 _SENTENCES: Final = {
     "values": "has these {count} values",
@@ -63,7 +61,7 @@ def write_proof_document(
         "result": _RESULTS[answer.code],
         "values": msgspec.json.decode(answer.values),
         "time": time,
-        "expires": _format_time(_expiry(links)),
+        "expires": _format_time(min(link.response.header.expiration for link in links)),
         "root": [_encode(signed_answer.answer) for signed_answer in answers if not signed_answer.request],
         "messages": [_describe(link) for link in links],
     }
@@ -101,7 +99,7 @@ def verify_document(content: bytes, root: HandleService, at: float) -> str:
     differs = sorted(name for name in {*proven, *document} if proven.get(name) != document.get(name))
     if differs:
         raise SignatureInvalid(f"The member {differs[0]!r} of the document is not what its signed messages say.")
-    if at >= _parse_time(proven["expires"]):
+    if at >= datetime.fromisoformat(proven["expires"]).timestamp():
         raise SignatureInvalid(f"The proof expired at {proven['expires']}; --at TIME asks about an earlier time.")
     says = _SENTENCES[proven["result"]].format(count=len(proven["values"]))
     count = len(proven["messages"]) + len(answers) - len(read.messages)
@@ -111,14 +109,6 @@ def verify_document(content: bytes, root: HandleService, at: float) -> str:
 def _format_time(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _parse_time(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
-
-
-def _expiry(links: Sequence[VerifiedLink]) -> int:
-    return min(link.response.header.expiration for link in links)
 
 
 def _describe(link: VerifiedLink) -> dict[str, str]:

@@ -33,7 +33,6 @@ from handle_protocol.wire.message import (
 )
 from handle_protocol.wire.site_value import FieldReader
 
-_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 _ENDS: Final = (ResponseStatus.SUCCESS, ResponseStatus.HANDLE_NOT_FOUND, ResponseStatus.VALUES_NOT_FOUND)
 
 
@@ -89,7 +88,7 @@ class _Replay:
             service = self._services[record.upper()]
         while True:
             response = self._take(handle, service)
-            if response.code not in _REFERRALS:
+            if response.code not in (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL):
                 return response
             service = self._follow(_read(response, is_referral=True))
 

@@ -103,14 +103,6 @@ _PREFIX_RECORDS: Final = b"0.NA/"
 #: The types by which a prefix record, or the record of a service handle, names its sites (RFC 3651, sections 3.2.2 and
 #: 3.2.4).
 SERVICE_TYPES: Final = (b"HS_SITE", b"HS_SITE.6", b"HS_SERV")
-_SITE_TYPES: Final = (b"HS_SITE", b"HS_SITE.6")
-_SERVICE_TYPES: Final = (b"HS_SERV",)
-# The values of a referral, response code 303 (RFC 3651, section 3.2.3; RFC 3652, section 3.4). They hold for all
-# prefixes derived from the one that has them.
-_DELEGATE_TYPES: Final = (b"HS_SITE.PREFIX", b"HS_NA_DELEGATE")
-_DELEGATE_SERVICE_TYPES: Final = (b"HS_SERV.PREFIX",)
-_MAX_SITE_BYTES: Final = 64 * 1024
-_USUAL_INTERFACES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +156,14 @@ def prefix_record(handle: bytes) -> bytes | None:
 
 def read_lead(values: Sequence[Value], now: float) -> Lead | None:
     """Where a prefix record or the record of a service handle leads; None if nowhere."""
-    return _read(values, _SITE_TYPES, _SERVICE_TYPES, now)
+    return _read(values, (b"HS_SITE", b"HS_SITE.6"), (b"HS_SERV",), now)
 
 
 def read_referral(values: Sequence[Value], now: float) -> Lead | None:
     """Where a referral leads; None if nowhere."""
-    return _read(values, _DELEGATE_TYPES, _DELEGATE_SERVICE_TYPES, now)
+    # The values of a referral, response code 303 (RFC 3651, section 3.2.3; RFC 3652, section 3.4). They hold for all
+    # prefixes derived from the one that has them.
+    return _read(values, (b"HS_SITE.PREFIX", b"HS_NA_DELEGATE"), (b"HS_SERV.PREFIX",), now)
 
 
 def _read(
@@ -190,7 +184,7 @@ def _read(
 
 def _bound(site_values: list[Value]) -> list[Value]:
     sizes = accumulate(len(value.data) for value in site_values)
-    count = sum(size <= _MAX_SITE_BYTES for size in sizes)
+    count = sum(size <= 64 * 1024 for size in sizes)
     # Sites of one service, and bytes of their values. The rest is ignored. Services in use have fewer than ten sites.
     return site_values[: min(count, 16)]
 
@@ -199,7 +193,7 @@ def _weigh(values: list[Value], sites: tuple[ServiceSite, ...]) -> int:
     # An interface has 6 bytes in the value, and 100 in memory.
     interfaces = sum(len(server.interfaces) for site in sites for server in site.servers)
     # Site values with more bytes or more interfaces than this count as several services in a directory.
-    return 1 + sum(len(value.data) for value in values) // 4_096 + interfaces // _USUAL_INTERFACES
+    return 1 + sum(len(value.data) for value in values) // 4_096 + interfaces // 16
 
 
 def _decode(data: bytes) -> ServiceSite | None:
@@ -272,8 +266,8 @@ class Lookups:
     are_signed: bool = False
 
 
-class DirectoryObserver(Protocol):
-    """Records what happens to lookups. Must be quick and must not raise."""
+class DirectoryObserver:
+    """A subclass records what happens to lookups. It must be quick and must not raise."""
 
     def record_refresh(self, error: HandleProtocolError | None) -> None:
         """The root was refreshed, or with an error it could not be."""

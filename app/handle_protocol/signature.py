@@ -19,8 +19,6 @@ from handle_protocol.wire import message
 from handle_protocol.wire.message import DIGEST_NAMES, Query, Response, Signature, Values, encode_digested
 from handle_protocol.wire.site_value import RSA, KeyNumbers, decode_public_key
 
-_MAX_EXPONENT_BITS: Final = 64
-
 
 def verify_bytes(signed: bytes, signature: Signature, public_key: bytes) -> None:
     """Check a signature of `signed`. Raises SignatureInvalid, and MalformedMessage for a key that is not one."""
@@ -53,7 +51,7 @@ def _load_key(data: bytes) -> RSAPublicKey | DSAPublicKey:
         raise SignatureInvalid(detail="a number of the public key is negative or too long")
     if key.type == RSA:
         exponent, modulus = numbers
-        if exponent.bit_length() > _MAX_EXPONENT_BITS:
+        if exponent.bit_length() > 64:
             raise SignatureInvalid(detail="the exponent of the public key is too long")
         return RSAPublicNumbers(exponent, modulus).public_key()
     q, p, g, y = numbers
@@ -100,16 +98,6 @@ def _read_rsa(public_key: bytes) -> KeyNumbers | None:
 
 #: From this version on, a signature covers the versions and the ids of the envelope.
 ENVELOPE_SIGNED_SINCE: Final = (2, 8)
-
-
-#: Up to this version, a signature covers the header and the body alone. What lies between is not known.
-_CONTENT_SIGNED_UNTIL: Final = (2, 5)
-
-
-#: From this version on, servers sign with SHA-256, whatever their key is.
-_SHA256_SINCE: Final = (2, 11)
-
-
 _SIGNED_ENVELOPE: Final = Struct(">BBBBIII")
 
 
@@ -124,13 +112,10 @@ def check_answer(response: Response, query: Query) -> None:
         raise AnswerMismatch(detail="the answer belongs to a session")
     if query.flags & message.OpFlag.REQUEST_DIGEST:
         _check_digest(response, encode_digested(query))
-    if response.code == message.ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
-        raise AnswerMismatch("The handle server's answer is about another name.")
-
-
-def _is_about(response: Response, handle: bytes) -> bool:
     # Handles are the same if they differ in the case of ASCII letters alone. A site is not about a handle.
-    return not isinstance(response.body, Values) or response.body.handle.upper() == handle.upper()
+    body, asked = response.body, query.filters.handle.upper()
+    if response.code == message.ResponseStatus.SUCCESS and isinstance(body, Values) and body.handle.upper() != asked:
+        raise AnswerMismatch("The handle server's answer is about another name.")
 
 
 def _check_digest(response: Response, request: bytes) -> None:
@@ -167,7 +152,8 @@ def verify_signature(response: Response, public_key: bytes, *, oldest_version: t
         raise SignatureInvalid("The site value has no public key for the handle server.")
     try:
         signature = message.decode_signature(credential.section)
-        if version >= _SHA256_SINCE and signature.digest_name != b"SHA-256":
+        # From this version on, servers sign with SHA-256, whatever their key is.
+        if version >= (2, 11) and signature.digest_name != b"SHA-256":
             raise SignatureInvalid(detail=f"the digest is {signature.digest_name[:40]!r}")
         verify_bytes(signed_bytes(response, credential), signature, public_key)
     except MalformedMessage as error:
@@ -177,7 +163,8 @@ def verify_signature(response: Response, public_key: bytes, *, oldest_version: t
 def signed_bytes(response: Response, credential: message.Credential) -> bytes:
     """The bytes that the signature of an answer covers. Raises SignatureInvalid if that is not known."""
     content, envelope = message.signed_part(response.data), response.envelope
-    if envelope.version <= _CONTENT_SIGNED_UNTIL:
+    # Up to this version, a signature covers the header and the body alone. What lies between is not known.
+    if envelope.version <= (2, 5):
         return content
     if envelope.version < ENVELOPE_SIGNED_SINCE:
         raise SignatureInvalid(detail=f"the version is {envelope.version}")

@@ -21,15 +21,7 @@ from handle_protocol.json_sites import read_key, to_wire_value
 from handle_protocol.referral import ROOT_HANDLE, HandleService, read_lead
 from handle_protocol.signature import oldest_version, verify_bytes, verify_signature
 from handle_protocol.value import Record, read_value
-from handle_protocol.wire.message import (
-    OpCode,
-    Response,
-    ResponseStatus,
-    Signature,
-    Values,
-    decode_response,
-    encode_value,
-)
+from handle_protocol.wire import message
 from handle_protocol.wire.site_value import Value, encode_site
 
 #: Answers of one chain: how often all keys of the root can be replaced before the operator gets a new file.
@@ -50,7 +42,7 @@ def follow_chain(root: HandleService, answers: Sequence[bytes]) -> HandleService
     return root
 
 
-def extend_chain(root: HandleService, answers: Sequence[bytes], response: Response) -> tuple[bytes, ...]:
+def extend_chain(root: HandleService, answers: Sequence[bytes], response: message.Response) -> tuple[bytes, ...]:
     """The shortest chain that ends with this answer. Raises UnusableAnswer if the chain is too long, or broken."""
     answer = response.data
     for count, link in enumerate(answers):
@@ -68,11 +60,11 @@ def extend_chain(root: HandleService, answers: Sequence[bytes], response: Respon
 
 def _read_link(root: HandleService, answer: bytes) -> HandleService:
     """The root that an answer describes. Raises UnusableAnswer, and SignatureInvalid if the signature is wrong."""
-    response = decode_response(answer, digest_requested=True)
+    response = message.decode_response(answer, digest_requested=True)
     body = response.body
-    if response.header.op_code != OpCode.RESOLUTION or response.code != ResponseStatus.SUCCESS:
+    if response.header.op_code != message.OpCode.RESOLUTION or response.code != message.ResponseStatus.SUCCESS:
         raise UnusableAnswer("an answer is not about a record")
-    if not isinstance(body, Values) or body.handle.upper() != ROOT_HANDLE:
+    if not isinstance(body, message.Values) or body.handle.upper() != ROOT_HANDLE:
         raise UnusableAnswer("an answer is not about the root")
     _verify(response, root)
     # The TTL of a kept root does not count: it is refreshed at once.
@@ -82,7 +74,7 @@ def _read_link(root: HandleService, answer: bytes) -> HandleService:
     return HandleService(lead.sites, is_verified=True)
 
 
-def _verify(response: Response, root: HandleService) -> None:
+def _verify(response: message.Response, root: HandleService) -> None:
     pairs = [(server.public_key, site) for site in root.sites for server in site.servers if server.public_key]
     # Keys of one root that are tried. The root has fewer than ten servers.
     for key, site in list(dict(pairs).items())[:64]:
@@ -95,9 +87,6 @@ def _verify(response: Response, root: HandleService) -> None:
 
 
 _HASHES: Final = {"SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
-#: RSA and DSA with SHA-256, as the reference software signs.
-_ALGORITHMS: Final = ("RS256", "DS256")
-_PARTS: Final = 3
 T = TypeVar("T")
 
 
@@ -159,7 +148,7 @@ class SignedClaims:
 
     def verify(self, public_key: bytes) -> None:
         """Check that a key (the data of an HS_PUBKEY value) signed it. Raises SignatureInvalid, MalformedMessage."""
-        verify_bytes(self.signed, Signature(b"SHA-256", self.signature), public_key)
+        verify_bytes(self.signed, message.Signature(b"SHA-256", self.signature), public_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +202,11 @@ def _read_token(text: str, claims: type[T]) -> tuple[T, bytes, bytes]:
     """The claims of a token, the bytes that are signed, and the signature. Raises ValueError."""
     parts = text.strip().split(".")
     # RFC 7515, section 7.1: header, payload and signature, with dots between them.
-    if len(parts) != _PARTS:
+    if len(parts) != 3:
         raise ValueError("it is not a JSON Web Signature of three parts")
     header, payload, signature = parts
-    if msgspec.json.decode(_decode(header), type=_Header).alg not in _ALGORITHMS:
+    # RSA and DSA with SHA-256, as the reference software signs.
+    if msgspec.json.decode(_decode(header), type=_Header).alg not in ("RS256", "DS256"):
         raise ValueError("its algorithm is not RS256 or DS256")
     return msgspec.json.decode(_decode(payload), type=claims), f"{header}.{payload}".encode(), _decode(signature)
 
@@ -228,7 +218,7 @@ def _decode(text: str) -> bytes:
 def encode_signed(value: Mapping[str, Any]) -> bytes:
     """The part of a value, in the JSON of the handle API, that a digest covers. Raises ValueError."""
     # A value begins with its index and its time stamp, which the digest leaves out.
-    return encode_value(_to_wire(value))[8:]
+    return message.encode_value(_to_wire(value))[8:]
 
 
 def read_value_data(value: Mapping[str, Any]) -> bytes:
@@ -244,9 +234,6 @@ def _to_wire(value: Mapping[str, Any]) -> Value:
 
 
 MAX_CERTIFICATES: Final = 5
-_MAX_CANDIDATES: Final = 10
-#: The handles whose key is that of the root.
-_ROOT_HANDLES: Final = ("0.0/0.0", "0.NA/0.NA")
 _ERRORS: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 State = Literal["valid", "partial", "expired", "unproven", "broken"]
 #: From the best to the worst. The worst of several signatures counts.
@@ -285,7 +272,7 @@ def read_signatures(record: Record) -> list[ValueSignature] | None:
 
 def is_root(issuer: str) -> bool:
     """Whether the root issued a certificate or a signature."""
-    return handle_of(issuer).upper() in _ROOT_HANDLES
+    return handle_of(issuer).upper() in ("0.0/0.0", "0.NA/0.NA")
 
 
 def handle_of(reference: str) -> str:
@@ -300,7 +287,7 @@ def find_certificate(record: Record, subject: str, place: str) -> SignedCertific
     `place` is one value of the record ("401:10.1000/certs"), or its handle: then the certificate that was issued last.
     """
     index = place.partition(":")[0] if handle_of(place) != place else ""
-    candidates = record.of_type("HS_CERT")[:_MAX_CANDIDATES]
+    candidates = record.of_type("HS_CERT")[:10]
     # Digits of an index: those of 2^31 - 1.
     if 0 < len(index) <= 10 and int(index):
         candidates = tuple(value for value in record.values if value.index == int(index))[:1]

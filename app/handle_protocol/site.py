@@ -7,7 +7,7 @@ import hashlib
 import math
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -15,7 +15,7 @@ from itertools import zip_longest
 from operator import itemgetter
 from pathlib import PurePosixPath
 from struct import error as StructError
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from handle_protocol import errors, referral
@@ -23,6 +23,7 @@ from handle_protocol.errors import InvalidSite
 from handle_protocol.referral import Lookups, within
 from handle_protocol.wire import site_value
 from handle_protocol.wire.message import VERSION, Response, SignedAnswer, Values
+from handle_protocol.wire.site_value import TransportProtocol
 
 Known = TypeVar("Known")
 
@@ -142,13 +143,15 @@ class ServerHealth:
 _LATE: Final = "The root of the handle system did not answer in time."
 
 
-class RootKeeper(Protocol):
-    """Keeps the root across restarts. `service` are the sites that are known at the start."""
+class RootKeeper:
+    """Keeps the root in memory. A subclass keeps it across restarts. `service` are the sites known at the start."""
 
-    service: referral.HandleService
+    def __init__(self, service: referral.HandleService) -> None:
+        self.service = service
 
     async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
         """Keep the signed answer that replaced the root. Returns the answers that prove it, if they are known."""
+        return None
 
 
 class Root:
@@ -235,7 +238,6 @@ class Root:
 
 #: The description of the site in the archive that a server's setup makes for its registrar. The first one counts.
 _MEMBERS: Final = ("siteinfo.json", "siteinfo.bin")
-_ENCRYPTED: Final = 1
 _ERRORS: Final = (BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, StructError, ValueError, zlib.error)
 
 
@@ -252,7 +254,7 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
             member = next((members[name] for name in _MEMBERS if name in members), None)
             if member is None:
                 raise InvalidSite(f"the archive has no {' and no '.join(_MEMBERS)}")
-            if member.flag_bits & _ENCRYPTED or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            if member.flag_bits & 1 or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                 raise InvalidSite(f"{member.filename[:100]!r} is encrypted or compressed by an unusual method")
             with archive.open(member) as file:
                 found = file.read(most + 1)
@@ -263,38 +265,15 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
     return found
 
 
-_HASH_BYTES: Final = 4
-_MAX_PORT: Final = 65_535
-#: Servers whose interfaces are kept ready for queries. One takes about 2 kB; a hostile one has a key as long as a site
-#: value can be, 64 KiB.
-_CACHED_SERVERS: Final = 256
 # Measured against the reference server: a kept tunnel answers 14,000 queries a second, UDP 7,000 to 10,000, and TCP
 # 5,000, because TCP needs a connection for each query. The tunnel pays for its connection with a few queries.
-_BUSY: Final = (
-    site_value.TransportProtocol.HTTPS,
-    site_value.TransportProtocol.HTTP,
-    site_value.TransportProtocol.UDP,
-    site_value.TransportProtocol.TCP,
-)
-_RARE: Final = (
-    site_value.TransportProtocol.UDP,
-    site_value.TransportProtocol.TCP,
-    site_value.TransportProtocol.HTTPS,
-    site_value.TransportProtocol.HTTP,
-)
-_SLOW: Final = (
-    site_value.TransportProtocol.TCP,
-    site_value.TransportProtocol.HTTPS,
-    site_value.TransportProtocol.HTTP,
-    site_value.TransportProtocol.UDP,
-)
+_BUSY: Final = (TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP)
+_RARE: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
+_SLOW: Final = (TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP)
 
-
-class AllowedServers(Protocol):
-    """Which servers may be queried: anyone who has a prefix can write any address into a site value."""
-
-    def find(self, address: site_value.Address) -> site_value.Address | None:
-        """The address at which the server of a site is reached, inside a NAT another one. None if it is not allowed."""
+#: The address at which a server is reached, inside a NAT another one. None for a server that may not be queried: anyone
+#: who has a prefix can write any address into a site value.
+AllowServer = Callable[[site_value.Address], site_value.Address | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +281,7 @@ class Endpoint:
     """One interface of one server. It is the key under which its health is recorded."""
 
     address: site_value.Address
-    protocol: site_value.TransportProtocol
+    protocol: TransportProtocol
     port: int
 
 
@@ -338,7 +317,7 @@ def _hash(handle: bytes, option: int) -> int:
     # RFC 3651 takes all bytes of the digest. Its erratum and the servers take the last four. `upper` changes ASCII
     # letters alone, as the servers do.
     digest = hashlib.md5(part.upper(), usedforsecurity=False).digest()
-    return abs(int.from_bytes(digest[-_HASH_BYTES:], "big", signed=True))
+    return abs(int.from_bytes(digest[-4:], "big", signed=True))
 
 
 def rank_candidates(
@@ -346,7 +325,7 @@ def rank_candidates(
     handle: bytes,
     *,
     authoritative: bool,
-    allowed: AllowedServers,
+    allow: AllowServer,
     health: ServerHealth,
     now: float,
 ) -> list[Candidate]:
@@ -355,14 +334,13 @@ def rank_candidates(
     Servers that answer fast come first. Each next endpoint is at another server, and has another transport if it can:
     whether a server is down or a firewall drops a transport, the second attempt avoids it. Endpoints that failed a
     moment ago come last. `authoritative` leaves out sites that only copy.
-    `allowed` says which servers are queried, and at which address.
     """
     servers: dict[site_value.Address, dict[Endpoint, Candidate]] = {}
     for site in sites:
         server = select_server(site, handle)
         if server is None or (authoritative and not site.is_primary):
             continue
-        address = allowed.find(server.ip)
+        address = allow(server.ip)
         if address is None:
             continue
         host, version = site.attribute(b"domain") or None, (site.major, site.minor)
@@ -377,7 +355,7 @@ def rank_candidates(
 def _order_interfaces(candidates: Iterable[Candidate], health: ServerHealth, now: float) -> list[Candidate]:
     """The interfaces of one server: the transport that suits its load first, and those that rest last."""
 
-    earlier: Counter[site_value.TransportProtocol] = Counter()
+    earlier: Counter[TransportProtocol] = Counter()
     ranked: list[tuple[tuple[bool, int, int], Candidate]] = []
     order = _RARE
     for candidate in candidates:
@@ -405,7 +383,9 @@ def _rotate(items: list[Candidate], places: int) -> list[Candidate]:
 
 
 # Without the cache, this takes a quarter of the processor time of a query.
-@lru_cache(maxsize=_CACHED_SERVERS)
+# Servers whose interfaces are kept ready for queries. One takes about 2 kB; a hostile one has a key as long as a site
+# value can be, 64 KiB.
+@lru_cache(maxsize=256)
 def _list_interfaces(
     server: site_value.Server, address: site_value.Address, serial: int, host: bytes | None, version: tuple[int, int]
 ) -> tuple[Candidate, ...]:
@@ -413,7 +393,7 @@ def _list_interfaces(
     key = server.public_key
     return tuple(
         Candidate(
-            Endpoint(address, site_value.TransportProtocol(interface.protocol), interface.port),
+            Endpoint(address, TransportProtocol(interface.protocol), interface.port),
             key,
             serial,
             host,
@@ -425,5 +405,5 @@ def _list_interfaces(
 
 
 def _is_usable(interface: site_value.Interface) -> bool:
-    is_known = interface.protocol in site_value.TransportProtocol.__members__.values()
-    return is_known and bool(interface.purpose & site_value.Purpose.QUERY) and 0 < interface.port <= _MAX_PORT
+    is_known = interface.protocol in TransportProtocol.__members__.values()
+    return is_known and bool(interface.purpose & site_value.Purpose.QUERY) and 0 < interface.port <= 65_535

@@ -260,14 +260,9 @@ def _read_data(data: Any) -> Data:
 
 T = TypeVar("T")
 
-#: Limits of one record: its values, and the bytes of their JSON. Reading the largest one, and writing its page, takes
-#: the event loop 15 ms. Records in use are below 10 kB.
+#: Values of one record, whose JSON has at most 256 KiB. Reading the largest one, and writing its page, takes the event
+#: loop 15 ms. Records in use are below 10 kB.
 MAX_VALUES: Final = 1_000
-MAX_VALUES_BYTES: Final = 262_144
-#: Limits per process: the number of records, and the bytes of their JSON. The worst records, lists of networks with
-#: 6 bytes of JSON and 300 bytes of memory each, take 100 MB in all. Usual records take less than 4 MB.
-MAX_CACHED_RECORDS: Final = 1_024
-MAX_CACHED_BYTES: Final = 2 * 1024 * 1024
 _values_array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -326,8 +321,8 @@ class Record:
 
 def read_values(values: bytes) -> Record:
     """Read a record from the JSON array of its values. Raises InvalidRecord."""
-    if len(values) > MAX_VALUES_BYTES:
-        raise AnswerTooLarge(f"The values of the record have {len(values)} bytes; the limit is {MAX_VALUES_BYTES}.")
+    if len(values) > 262_144:
+        raise AnswerTooLarge(f"The values of the record have {len(values)} bytes; the limit is 262144.")
     try:
         items: list[msgspec.Raw] = _values_array.decode(values)
         # Members that this program does not parse must be UTF-8 too (RFC 8259, section 8.1).
@@ -371,5 +366,7 @@ class RecordCache:
         return record
 
 
-#: A pure function with a cache that all callers share: a service reads the same record several times in a row.
-parse_record: Final = RecordCache(MAX_CACHED_RECORDS, MAX_CACHED_BYTES).parse
+#: A pure function with a cache that all callers share: a service reads the same record several times in a row. Limits
+#: per process: the number of records, and the bytes of their JSON. The worst records, lists of networks with 6
+#: bytes of JSON and 300 bytes of memory each, take 100 MB in all. Usual records take less than 4 MB.
+parse_record: Final = RecordCache(1_024, 2 * 1024 * 1024).parse

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from handle_protocol.client import HandleResolver, PublicServers, service_at
+from handle_protocol.client import HandleResolver, allow_public, service_at
 from handle_protocol.errors import (
     HandleNotFound,
     MalformedMessage,
@@ -103,7 +103,7 @@ async def test_addresses_inside_a_network_are_not_queried_unless_the_caller_allo
 )
 def test_only_public_addresses_are_allowed(address: str, is_allowed: bool) -> None:
     found = ip_address(address)
-    assert (PublicServers().find(found) == found) is is_allowed
+    assert (allow_public(found) == found) is is_allowed
 
 
 async def test_one_server_at_an_address_is_queried_about_every_handle() -> None:

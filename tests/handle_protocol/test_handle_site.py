@@ -97,7 +97,7 @@ def _candidates(
         sites,
         b"10.5072/1",
         authoritative=authoritative,
-        allowed=AllowedAddresses(private),
+        allow=AllowedAddresses(private).find,
         health=health or ServerHealth(_LIMITS),
         now=now,
     )

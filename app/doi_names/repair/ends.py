@@ -109,19 +109,14 @@ def join_segments(text: str) -> str:
 
 def with_other_brackets(text: str) -> str:
     """10.1000/74[947:ABC]2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: the brackets of a SICI, in either direction."""
-    return text if "(SICI)" in text.upper() and "[" not in text else _BRACKETS.sub(_change_brackets, text)
-
-
-def _change_brackets(found: re.Match[str]) -> str:
-    return f"<{found[2]}>" if found[1] == "[" else f"[{found[2]}]"
+    if "(SICI)" in text.upper() and "[" not in text:
+        return text
+    return _BRACKETS.sub(lambda found: f"<{found[2]}>" if found[1] == "[" else f"[{found[2]}]", text)
 
 
 #: A complete name does not end with any of these. It can end with "+" (10.1021/ja001926+), "-", and in a SICI with "#".
 ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffc\ufffd")
-#: Nor with punctuation of other scripts, or with the number of a footnote: Unicode, General_Category P and No.
-_OTHER_ENDINGS: Final = ("P", "No")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
-_EMPTY_PAIRS: Final = ("()", "[]", "{}", "<>")
 _BRACKET: Final = re.compile(r"[()\[\]{}]")
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 #: The rest of a text in which a bracket was opened before a word.
@@ -265,9 +260,6 @@ _WORDS: Final = re.compile(
 _VERSION: Final = re.compile(r"(10\.(?:1101|64898|48550)/.{4,60}[0-9])v[0-9]{1,2}", _CASELESS)
 #: Oxford University Press adds a number of its own in the URL of an article: 10.1093/nar/gkaa1100/6029181.
 _ARTICLE: Final = re.compile(r"(10\.1093/[a-z]{2,20}/[^\s/]{2,40})/[0-9]{5,9}")
-_MIN_SLUG_CHARACTERS: Final = 20
-_MIN_SLUG_WORDS: Final = 2
-_MIN_WORD_CHARACTERS: Final = 3
 
 
 def _cut(text: str, end: re.Pattern[str]) -> str:
@@ -396,10 +388,10 @@ def at_version(text: str) -> str:
 def at_title(text: str) -> str:
     """10.1000/1-82/the-title-of-the-work-2 -> 10.1000/1-82: the title that a publisher's URL has after the name."""
     name, _, last = text.rpartition("/")
-    if len(last) < _MIN_SLUG_CHARACTERS or "/" not in name:
+    if len(last) < 20 or "/" not in name:
         return text
-    words = [word for word in last.split("-") if word.isalpha() and len(word) >= _MIN_WORD_CHARACTERS]
-    return name if len(words) >= _MIN_SLUG_WORDS and last.count("-") > _MIN_SLUG_WORDS else text
+    words = [word for word in last.split("-") if word.isalpha() and len(word) >= 3]
+    return name if len(words) >= 2 and last.count("-") > 2 else text
 
 
 def without_trailing_slash(text: str) -> str:
@@ -415,7 +407,7 @@ def without_trailing_punctuation(text: str) -> str:
         opener = _OPENERS.get(last)
         if text.endswith("--"):
             text = text.rstrip("-")
-        elif text.endswith(_EMPTY_PAIRS):
+        elif text.endswith(("()", "[]", "{}", "<>")):
             text = text[:-2]
         elif _is_ending(text) or (opener and text.count(last) > text.count(opener)):
             text = text[:-1].rstrip()
@@ -428,7 +420,8 @@ def _is_ending(text: str) -> bool:
     last = text[-1:]
     if last == "#":
         return not text.endswith("-#")
-    return last in ENDINGS or (last > "\x7f" and unicodedata.category(last).startswith(_OTHER_ENDINGS))
+    # Nor with punctuation of other scripts, or with the number of a footnote: Unicode, General_Category P and No.
+    return last in ENDINGS or (last > "\x7f" and unicodedata.category(last).startswith(("P", "No")))
 
 
 #: Characters after a name that decide whether it ends there.
@@ -445,9 +438,6 @@ _OTHER_NUMBER: Final = re.compile(
 #: A number and a unit, 10.2345/kg, if it stands in a sentence without a label.
 _RATE: Final = re.compile(r"10\.[0-9.]{4,9}/[a-z]{1,3}", re.IGNORECASE)
 _UNLABELLED: Final = re.compile(r"(?<!doi)(?<!doi[:.])\s\Z", re.IGNORECASE)
-#: No registered name ends with one of these. The name goes on in the next line.
-_BREAKS: Final = ("-", "_")
-_PAIRS: Final = ("()", "[]", "<>")
 #: What may still be part of a name if it follows without a blank: a letter, a digit, a plus sign.
 _GLUED: Final = re.compile(r"[0-9A-Za-z+]")
 #: Letters after a digit are the end of a name, or a word that follows without a blank. Letters from a to f alone are
@@ -469,14 +459,15 @@ def is_certain(name: str, before: str, after: str) -> bool:
     it has a foreign sign, if it ends inside a SICI, or if it may go on: with a glued word, after a blank with a number,
     or after the end of its line.
     """
+    # No registered name ends with one of these. The name goes on in the next line.
     return (
         _USUAL.fullmatch(name) is not None
         and USUAL_PREFIX.fullmatch(name.partition("/")[0]) is not None
-        and not name.endswith(_BREAKS)
+        and not name.endswith(("-", "_"))
         and not _OTHER_NUMBER.search(before)
         and not (_RATE.fullmatch(name) and _UNLABELLED.search(before))
         and not _SECOND.search(name)
-        and all(name.count(opener) == name.count(closer) for opener, closer in _PAIRS)
+        and all(name.count(opener) == name.count(closer) for opener, closer in ("()", "[]", "<>"))
         and ("<" not in name or find_span(name) != (0, 0))
         and not is_cut(name)
         and not (_WORD_AFTER.match(after) and _LETTERS.search(name))

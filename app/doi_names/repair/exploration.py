@@ -109,8 +109,6 @@ REPAIRS: Final = (
     Repair("sici-bracket", ends.with_other_brackets, Certainty.DOUBTFUL),
 )
 
-
-_MAX_AFTER: Final = 448
 #: ShortDOIs in use have three to eight letters and digits, a letter first.
 _SHORT_DOI: Final = re.compile(r"(?:10/)?([A-Za-z][0-9A-Za-z]{2,7})")
 
@@ -161,8 +159,8 @@ def _part_around_name(text: str) -> str:
     found = PREFIX.search(text)
     if not found:
         return ""
-    end = found.start() + _MAX_AFTER
     # Characters around the first name of a long text that are repaired.
+    end = found.start() + 448
     part = text[max(0, found.start() - 64) : end]
     # The last word may be cut off, so it is dropped.
     return part if end >= len(text) else part.rpartition(" ")[0]

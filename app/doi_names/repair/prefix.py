@@ -43,8 +43,6 @@ _NOT_A_SLASH: Final = re.compile(
 )
 _NO_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4})(?=[A-Za-z(][^\s/]{3,200}\Z)")
 _DOUBLE_SLASH: Final = re.compile(rf"({PREFIX.pattern})/{{1,8}}")
-#: The prefixes of all 96 registered names with two slashes, of 110,816 (American Psychological Association, Hogrefe).
-_PREFIXES_WITH_TWO: Final = ("10.1024/", "10.1027/", "10.1037/")
 #: The prefix before the whole name or its URL.
 _REPEATED: Final = re.compile(rf"({PREFIX.pattern}){_URL}(?=\1\S)")
 
@@ -111,7 +109,9 @@ def without_repetition(text: str) -> str:
 def with_one_slash(text: str) -> str:
     """10.1000//182 -> 10.1000/182: not for prefixes of which registered names have two slashes."""
     found = _DOUBLE_SLASH.search(text) if "//" in text else None
-    return with_one_of_two_slashes(text) if found and found[1] not in _PREFIXES_WITH_TWO else text
+    # The prefixes of all 96 registered names with two slashes, of 110,816 (American Psychological Association,
+    # Hogrefe).
+    return with_one_of_two_slashes(text) if found and found[1] not in ("10.1024/", "10.1027/", "10.1037/") else text
 
 
 def with_one_of_two_slashes(text: str) -> str:

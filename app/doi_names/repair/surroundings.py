@@ -97,9 +97,6 @@ def without_invisible(text: str) -> str:
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&+\s(\[>/\\])10\.[0-9]{4,9}/", _CASELESS)
-# Runs of white space are one blank in the texts that reach these repairs.
-#: The next name begins at least this many characters after the first: a prefix and a slash.
-_MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
 _BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})", _CASELESS)
 _BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
 #: Numbers of sections, lists and days that follow a sentence are shorter, or do not begin with zero.
@@ -202,7 +199,9 @@ def within_cell(before: str, name: str) -> str:
 def next_name(text: str) -> str:
     """10.1000/182,10.1000/183 -> 10.1000/183: the next name of a list."""
     first = NAME.search(text)
-    following = NAME.search(text, first.start() + _MIN_PREFIX_CHARACTERS) if first else None
+    # Runs of white space are one blank in the texts that reach these repairs. The next name begins at least this many
+    # characters after the first: a prefix and a slash.
+    following = NAME.search(text, first.start() + len("10.1000/")) if first else None
     return text[following.start() :] if following else text
 
 
@@ -247,7 +246,6 @@ _LATEX_ESCAPE: Final = re.compile(
 _LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-", "slash": "/"}
 #: RFC 8259, section 7 (JSON), also of a slash, and the same with two digits (ECMAScript, HexEscapeSequence).
 _ESCAPE: Final = re.compile(r"\\{1,4}(?:u([0-9a-f]{4})|x([0-9a-f]{2})|(/)(?=[^\s\\]))", re.IGNORECASE)
-_SURROGATES: Final = range(0xD800, 0xE000)
 _BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
 _BREAK_TAG: Final = re.compile(r"<wbr\s?/?>", re.IGNORECASE)
 #: Elements of HTML and JATS that change how a part of a name looks. Superscripts are footnotes.
@@ -294,7 +292,7 @@ def _write_escaped_character(escape: re.Match[str]) -> str:
     if escape[3]:
         return "/"
     code = int(escape[1] or escape[2], 16)
-    character = chr(code) if code not in _SURROGATES else "\ufffd"
+    character = chr(code) if code not in range(0xD800, 0xE000) else "\ufffd"
     return character if character.isprintable() else " "
 
 

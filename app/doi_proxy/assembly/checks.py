@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from doi_proxy.assembly.core import assemble, build_pages, describe_left_file, open_cache
@@ -17,21 +17,15 @@ from doi_proxy.assembly.settings import Settings, validate
 from doi_proxy.assembly.settings.sources import SourcedValue
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
-from doi_proxy.features.feature import require_libraries
+from doi_proxy.features.feature import Core, Observers, require_libraries
 from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Check, Finding, Inspection
 from doi_proxy.system.options import redact
 from doi_proxy.upstream import upstream_log
-from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery
+from doi_proxy.upstream.source import CONTROL_NAME, Source, UpstreamQuery
 from doi_proxy.upstream.upstream_log import CORRECT_ADDRESS, find_remedy
 from doi_proxy.web.pages import Pages
 
-if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Observers
-    from doi_proxy.upstream.source import Source
-
-
-_SQLITE: Final = "sqlite:///"
 #: Longest time for the check of the store, and of one upstream, in seconds.
 _DEADLINE: Final = 15.0
 #: Memory tier of a check, in bytes.
@@ -101,7 +95,9 @@ def find_store_failure(inspection: CoreInspection) -> Iterator[Finding]:
     url = inspection.settings.store_url
     if _is_missing(url):
         return
-    failure = _find_failure(_try_store(inspection.settings, contacts=not inspection.offline or url.startswith(_SQLITE)))
+    failure = _find_failure(
+        _try_store(inspection.settings, contacts=not inspection.offline or url.startswith("sqlite:///"))
+    )
     if failure:
         source = inspection.source("store_url")
         yield Finding("error", source, f"{redact(url)}: {failure.rstrip('.')}", "start the store, or correct store_url")
@@ -197,8 +193,6 @@ def _find_failure(work: Coroutine[Any, Any, None]) -> str | None:
 MEMORY_BYTES: Final = 8 * 1024 * 1024
 #: Timeout of the store, in seconds. It is long because no client waits and answers are large.
 STORE_TIMEOUT: Final = 5.0
-#: The share of the upstream's budget that a command takes beside a service.
-_SHARE: Final = 0.5
 
 
 class CommandStores:
@@ -302,7 +296,8 @@ class CommandStores:
         if not settings.store_url.startswith("memory:"):
             # A service with this store may query the upstream too, which is to see one client.
             rate, burst = settings.upstream_rate, settings.upstream_burst
-            share = {"upstream_rate": rate * _SHARE, "upstream_burst": max(1.0, burst * _SHARE)}
+            # The share of the upstream's budget that a command takes beside a service.
+            share = {"upstream_rate": rate * 0.5, "upstream_burst": max(1.0, burst * 0.5)}
             settings = settings.model_copy(update=share)
         observers = observers or UNOBSERVED
         parts = SuppliedParts(wrap_source=wrap_source)

@@ -30,35 +30,18 @@ from doi_proxy.resolver.fetcher import FailureMemory, ResolverOptions, ResolverT
 from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
 from doi_proxy.resolver.resolution import Proofs, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.server.connections import (
-    BODY_TIMEOUT,
-    HEAD_TIMEOUT,
-    IDLE_TIMEOUT,
-    PER_CLIENT,
-    WRITE_TIMEOUT,
-    ConnectionLimits,
-    Connections,
-)
+from doi_proxy.server import connections
 from doi_proxy.server.listening import trusted_addresses
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.store.file import StoreOptions, find_store_file, open_store, read_store_path
 from doi_proxy.store.stored_entry import STORE_FORMAT
 from doi_proxy.system.check import EventLog, Meter
 from doi_proxy.system.version import read_version
+from doi_proxy.upstream import guard
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, LocalBucket
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from doi_proxy.upstream.counted_bucket import CountedBucket
-from doi_proxy.upstream.guard import (
-    Breaker,
-    Guard,
-    GuardedAgencies,
-    Pause,
-    RoutedSource,
-    Upstream,
-    UpstreamApi,
-    UpstreamHealth,
-)
-from doi_proxy.upstream.source import AgencySource, Priority, SealedSource, Source, Verification, read_loop_id
+from doi_proxy.upstream.source import AgencySource, Priority, SealedSource, Source, read_loop_id
 from doi_proxy.upstream.upstream_log import UpstreamLog
 from doi_proxy.web.api import RestApi
 from doi_proxy.web.name_pages import NamePages
@@ -183,12 +166,9 @@ def _refuse(error: StoreError) -> ConfigurationError:
 
 #: The schemes of the HTTP API. Features open the others.
 _HTTP: Final = frozenset({"http", "https"})
-#: Upstreams of one process, those of earlier local records included.
-MAX_UPSTREAMS: Final = 100
 #: The longest first pause after a 429 or 503 with Retry-After, in seconds. It doubles with each further one, up to an
 #: hour, until the upstream answers.
 FIRST_PAUSE: Final = 60.0
-_LONGEST_PAUSE: Final = 3_600.0
 #: Upstream queries of one client that can wait, twice as many as the default budget admits while they wait. One more is
 #: answered 429.
 MOST_WAITING: Final = 100
@@ -204,37 +184,41 @@ class _Upstreams:
         self._context = context
         self._observers = observers
         self._timeouts = read_queue_timeouts()
-        self.guards: dict[str, Guard] = {}
+        self.guards: dict[str, guard.Guard] = {}
         self.agencies: dict[str, AgencySource] = {}
 
     def open(self, url: str) -> Source:
         """The upstream at a URL. Raises ConfigurationError."""
         if url not in self.guards:
-            if len(self.guards) >= MAX_UPSTREAMS:
-                raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
+            # Upstreams of one process, those of earlier local records included.
+            if len(self.guards) >= 100:
+                raise ConfigurationError("more than 100 upstreams; remove some, and restart")
             self.guards[url] = self._open_guard(url, len(self.guards) + 1)
         return self.guards[url]
 
-    def _open_guard(self, url: str, number: int) -> Guard:
+    def _open_guard(self, url: str, number: int) -> guard.Guard:
         settings, context, observers = self._settings, self._context, self._observers
         if observers.exchanges is not None and is_signed(url):
             context = replace(context, observer=observers.exchanges(number))
         api = _open_api(settings, url, context)
-        health = UpstreamHealth(
-            Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
-            Pause(FIRST_PAUSE, _LONGEST_PAUSE),
-            _upstream_log(settings, number, url),
+        # Only the host, because a URL may contain a password.
+        label = f"upstream {number} ({urlsplit(url).hostname or 'handle servers'})"
+        health = guard.UpstreamHealth(
+            guard.Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
+            guard.Pause(FIRST_PAUSE, 3_600.0),
+            # The highest privacy level at which a log may contain DOI names.
+            UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= 2),
         )
         record = observers.upstream(number) if observers.upstream else None
         # A route leads to the server of its prefixes. A default upstream, or a URL without a host, has many behind it.
         server = url if urlsplit(url).hostname and url not in settings.upstream_url else ""
-        guard = Guard(
+        opened = guard.Guard(
             api, health, context.budget, time.monotonic, timeouts=self._timeouts, record_query=record, server=server
         )
         # Handle servers have no Which RA service.
         if isinstance(api, HandleClient):
-            self.agencies[url] = GuardedAgencies(api, guard)
-        return guard
+            self.agencies[url] = guard.GuardedAgencies(api, opened)
+        return opened
 
 
 def open_upstream(
@@ -244,20 +228,20 @@ def open_upstream(
     clock: Callable[[], float],
     *,
     observers: Observers,
-) -> Upstream:
+) -> guard.Upstream:
     """The upstreams behind their breakers and one budget. Raises ConfigurationError."""
     budget = Budget(read_budget_limits(settings), time.monotonic, bucket=_open_counted_bucket(settings, cache))
     if settings.mode == "sealed":
-        return Upstream(SealedSource(), SealedSource(), {}, budget)
+        return guard.Upstream(SealedSource(), SealedSource(), {}, budget)
     context = SourceContext(budget, cache, policy, clock)
     upstreams = _Upstreams(settings, context, observers)
     default = [upstreams.open(url) for url in settings.upstream_url]
     routes = {prefix: upstreams.open(url) for prefix, url in settings.upstream_route_urls.items()}
     is_routed = len(default) > 1 or routes or settings.value("local_records") is not None
-    source: Source = RoutedSource(routes, default) if is_routed else default[0]
+    source: Source = guard.RoutedSource(routes, default) if is_routed else default[0]
     agencies = upstreams.agencies
     which_ra = next((agencies[url] for url in settings.upstream_url if url in agencies), None)
-    return Upstream(source, which_ra, upstreams.guards, budget, upstreams.open)
+    return guard.Upstream(source, which_ra, upstreams.guards, budget, upstreams.open)
 
 
 def read_budget_limits(settings: Settings) -> BudgetLimits:
@@ -280,7 +264,7 @@ def is_signed(url: str) -> bool:
     return kind is not None and kind.is_signed
 
 
-def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamApi:
+def _open_api(settings: Settings, url: str, context: SourceContext) -> guard.UpstreamApi:
     scheme = urlsplit(url).scheme
     if scheme not in _HTTP:
         kind = upstream_kinds().get(scheme)
@@ -289,7 +273,7 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
                 f"upstream_url: {scheme}: needs a feature that is not part of this installation; install doi-proxy "
                 "again, or name an https: URL"
             )
-        api: UpstreamApi = kind.open(settings, url, context)
+        api: guard.UpstreamApi = kind.open(settings, url, context)
         return api
     if settings.upstream_verify == "always":
         # Settings refuse it too. This one is a route of the local records.
@@ -303,13 +287,6 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
     )
     return HandleClient(url, identity, options, clock=time.time, may_ask_again=context.budget.admit_retry)
-
-
-def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
-    # Only the host, because a URL may contain a password.
-    label = f"upstream {number} ({urlsplit(url).hostname or 'handle servers'})"
-    # The highest privacy level at which a log may contain DOI names.
-    return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= 2)
 
 
 def read_queue_timeouts() -> Mapping[Priority, float]:
@@ -352,7 +329,7 @@ class Parts:
 
     settings: Settings
     cache: TieredStore
-    upstream: Upstream
+    upstream: guard.Upstream
     resolver: Resolver
 
 
@@ -373,6 +350,7 @@ def assemble(
     cache = cache or open_cache(settings, clock, observers.store)
     policy = read_ttl_policy(settings)
     upstream = open_upstream(settings, cache, policy, clock, observers=observers)
+    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
     # Memory for the names whose queries failed, in bytes.
     resolver = Resolver(
         cache,
@@ -381,7 +359,8 @@ def assemble(
         options=ResolverOptions(
             policy,
             timeouts or read_resolver_timeouts(),
-            proofs=Proofs(read_verification(settings)),
+            # No answer is verified without handle servers.
+            proofs=Proofs(settings.upstream_verify if any(map(is_signed, urls)) else "never"),
         ),
         failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=4 * 1024 * 1024),
         observer=observers.resolver,
@@ -397,12 +376,6 @@ def read_ttl_policy(settings: Settings) -> TtlPolicy:
         negative=settings.cache_negative_ttl,
         grace=settings.cache_grace,
     )
-
-
-def read_verification(settings: Settings) -> Verification:
-    """Which answers are verified: none without handle servers."""
-    urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
-    return settings.upstream_verify if any(map(is_signed, urls)) else "never"
 
 
 def read_resolver_timeouts() -> ResolverTimeouts:
@@ -460,7 +433,7 @@ def open_core(
     observers: Observers = UNOBSERVED,
     *,
     parts: SuppliedParts = NO_PARTS,
-    connections: Connections | None = None,
+    connections: connections.Connections | None = None,
     read_only: bool = False,
 ) -> Core:
     """The parts that answer names, with the local sources of features. Raises ConfigurationError.
@@ -584,16 +557,16 @@ def build_prepared_answers(
     return prepared
 
 
-def open_connections(settings: Settings) -> Connections:
+def open_connections(settings: Settings) -> connections.Connections:
     """What the server keeps about the connections of this process."""
-    limits = ConnectionLimits(
-        head_timeout=HEAD_TIMEOUT,
-        body_timeout=BODY_TIMEOUT,
-        write_timeout=WRITE_TIMEOUT,
-        idle_timeout=IDLE_TIMEOUT,
+    limits = connections.ConnectionLimits(
+        head_timeout=connections.HEAD_TIMEOUT,
+        body_timeout=connections.BODY_TIMEOUT,
+        write_timeout=connections.WRITE_TIMEOUT,
+        idle_timeout=connections.IDLE_TIMEOUT,
         total=_count_connections(settings),
-        per_client=PER_CLIENT,
+        per_client=connections.PER_CLIENT,
         client_of=client_of,
         is_trusted=trusted_addresses(settings.trusted_proxies),
     )
-    return Connections(limits)
+    return connections.Connections(limits)

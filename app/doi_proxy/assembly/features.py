@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -27,11 +27,10 @@ from doi_proxy.features.feature import (
     require_libraries,
 )
 from doi_proxy.system.check import Service
-from doi_proxy.system.options import Settings
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.languages import TextFolder
 from doi_proxy.web.redirect import Face, Gate
-from doi_proxy.web.request_path import STATIC_PATH, Header, Paths
+from doi_proxy.web.request_path import STATIC_PATH, Paths
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Part, UpstreamKind
@@ -47,7 +46,10 @@ def installed() -> tuple[type[Feature], ...]:
     for feature in found:
         for needed in feature.needs:
             if needed not in names:
-                raise _misses(feature.name, needed)
+                raise ConfigurationError(
+                    f"the feature {feature.name} needs the feature {needed}, which is not installed; install doi-proxy "
+                    f"again, or delete app/doi_proxy/features/{feature.name} too"
+                )
     return tuple(found)
 
 
@@ -56,13 +58,6 @@ def load_feature(name: str) -> type[Feature]:
     module = import_module(f"doi_proxy.features.{name}.feature")
     classes = (each for each in vars(module).values() if isinstance(each, type) and issubclass(each, Feature))
     return next(each for each in classes if each.__module__ == module.__name__)
-
-
-def _misses(name: str, needed: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"the feature {name} needs the feature {needed}, which is not installed; install doi-proxy again, or delete "
-        f"app/doi_proxy/features/{name} too"
-    )
 
 
 @cache
@@ -89,20 +84,17 @@ def text_folders() -> tuple[TextFolder, ...]:
     return tuple(folder for folder in folders if files(folder.package).joinpath("texts").is_dir())
 
 
-def switched_on(settings: Settings) -> tuple[type[Feature], ...]:
-    """The features that the settings switch on. Raises ConfigurationError if a library of one is not installed."""
-    features = [feature for feature in installed() if feature.is_on(settings)]
-    for feature in features:
-        require_libraries(feature)
-    return tuple(features)
-
-
 class Features:
-    """The features of one process: an object for each that is installed, of which those switched on are opened."""
+    """The features of one process: an object for each that is installed, of which those switched on are opened.
+
+    Raises ConfigurationError if a library of one is not installed.
+    """
 
     def __init__(self, context: Context) -> None:
         self._all = {feature: feature(context) for feature in installed()}
-        self._on = [self._all[feature] for feature in switched_on(context.settings)]
+        self._on = [own for feature, own in self._all.items() if feature.is_on(context.settings)]
+        for own in self._on:
+            require_libraries(type(own))
         self.context = context
 
     def __getitem__(self, feature: type[FeatureType]) -> FeatureType:
@@ -168,10 +160,6 @@ def fold_parts(core: Core, found: Sequence[Part]) -> Opened:
     return Opened(core, fold_stages(found), of(Section), of(Service), of(OperatorGate), of(Listener))
 
 
-#: A browser can open an SVG logo as a page. Under this policy it loads nothing and runs nothing.
-_FILE_POLICY: Final[Header] = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
-
-
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -229,5 +217,8 @@ def _add_files(app: FastAPI, face: Face) -> None:
         file = face.pages.files.get(request.scope["path"])
         if file is None:
             return no_file(face, request)
-        headers = text_headers(STATIC_FILE, _FILE_POLICY)
+        # A browser can open an SVG logo as a page. Under this policy it loads nothing and runs nothing.
+        headers = text_headers(
+            STATIC_FILE, (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
+        )
         return Response(file.content, media_type=file.media_type, headers=headers)

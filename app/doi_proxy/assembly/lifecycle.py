@@ -27,8 +27,6 @@ from doi_proxy.web.pages import Pages
 
 log = logging.getLogger(__name__)
 
-_MAX_CANCELS: Final = 50
-
 #: Applies new settings to one part. Raises ConfigurationError, and then changes nothing. Another error counts too.
 Apply = Callable[[Settings], None]
 
@@ -101,7 +99,7 @@ async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
     Python 3.11 that loses a cancellation which arrives together with its result (python/cpython#86296).
     """
     pending = set(tasks)
-    for _ in range(_MAX_CANCELS):
+    for _ in range(50):
         if not pending:
             return
         for task in pending:
@@ -148,8 +146,6 @@ def _join(names: set[str]) -> str:
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 #: Priorities of the journal (sd-daemon(3), syslog(3)) by the lowest severity that has them.
 _PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
-_DEBUG_PRIORITY: Final = 7
-_STANDARD_ERROR: Final = 2
 
 
 class JSONFormatter(logging.Formatter):
@@ -177,17 +173,9 @@ class JournalFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format one record. A traceback has several lines, and each is an entry of the journal."""
         found = (priority for level, priority in _PRIORITIES if record.levelno >= level)
-        prefix = f"<{next(found, _DEBUG_PRIORITY)}>"
+        # 7 is the priority of debugging.
+        prefix = f"<{next(found, 7)}>"
         return "\n".join(prefix + line for line in self._formatter.format(record).split("\n"))
-
-
-def _open_formatter(log_format: str, *, is_journal: bool) -> logging.Formatter:
-    if not is_journal:
-        return JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT)
-    # The journal has the time of each line.
-    return JournalFormatter(
-        JSONFormatter() if log_format == "json" else logging.Formatter(_TEXT.removeprefix("%(asctime)s "))
-    )
 
 
 def goes_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
@@ -202,8 +190,12 @@ def goes_to_journal(environment: Mapping[str, str], descriptor: int) -> bool:
 def begin_logging(settings: Settings) -> None:
     """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash."""
     handler = logging.StreamHandler()
-    is_journal = goes_to_journal(os.environ, _STANDARD_ERROR)
-    handler.setFormatter(_open_formatter(settings.log_format, is_journal=is_journal))
+    # 2 is standard error.
+    is_journal = goes_to_journal(os.environ, 2)
+    # The journal has the time of each line.
+    text = logging.Formatter(_TEXT.removeprefix("%(asctime)s ") if is_journal else _TEXT)
+    formatter = JSONFormatter() if settings.log_format == "json" else text
+    handler.setFormatter(JournalFormatter(formatter) if is_journal else formatter)
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
     sys.excepthook = _log_crash

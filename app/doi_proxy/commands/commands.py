@@ -10,13 +10,12 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from doi_proxy.features.feature import Command, CommandContext, add_nothing
+from doi_proxy.features.feature import Command, CommandContext, Importer
 
 if TYPE_CHECKING:
     from doi_proxy.assembly.checks import CommandStores
     from doi_proxy.assembly.settings import Settings
     from doi_proxy.assembly.settings.sources import SourcedValue
-    from doi_proxy.features.feature import Importer
     from doi_proxy.system.check import Check, Finding
     from doi_proxy.upstream.source import Source
     from doi_proxy.web.application import Application
@@ -207,4 +206,4 @@ def _config(context: CommandContext, namespace: argparse.Namespace) -> int:
     return show_settings(build(context.values), context.values, namespace.form, sources=namespace.sources)
 
 
-COMMANDS: Final = (Command("serve", add_nothing, _serve), Command("config", _add_config, _config))
+COMMANDS: Final = (Command("serve", lambda command: None, _serve), Command("config", _add_config, _config))

@@ -23,17 +23,8 @@ if TYPE_CHECKING:
 
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
-#: The settings that `serve --help` lists.
-_SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "instances", "upstream_contact")
-#: Errors of an output that takes no more: a full disk, a quota, a file of the largest size, a broken disk, a pipe.
-_UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE})
-#: The characters of a path that a message shows.
-_MAX_PATH: Final = 200
 #: A message about a command or a value that is not known: of argparse, or of a list of values.
 _INVALID_CHOICE: Final = re.compile(r"(?:invalid choice: )?'([^']*)' (?:\(choose from|is not one of) (.*)")
-#: How similar a word is to the one that was meant. The flags of settings are taken by every command, and shown by few.
-_SIMILAR: Final = 0.7
-_VERY_SIMILAR: Final = 0.85
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,10 +74,11 @@ class _Parser(argparse.ArgumentParser):
         """The flag of this command that was probably meant: one that its help shows, else that of a setting."""
         flags = self._option_string_actions
         shown = [flag for flag, action in flags.items() if action.help != argparse.SUPPRESS]
-        return _suggest(word, shown) or _suggest(word, flags, _VERY_SIMILAR)
+        # The flags of settings are taken by every command, and shown by few: they must be more similar.
+        return _suggest(word, shown) or _suggest(word, flags, 0.85)
 
 
-def _suggest(word: str, known: Iterable[str], cutoff: float = _SIMILAR) -> str:
+def _suggest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
     """The known word that was probably meant, for the end of a message."""
     return "".join(map(_ask, get_close_matches(word, list(known), n=1, cutoff=cutoff)))
 
@@ -113,9 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except OSError as error:
         if error.filename is not None:
-            print(f"doi-proxy: {str(error.filename)[:_MAX_PATH]}: {error.strerror}", file=sys.stderr)
+            print(f"doi-proxy: {str(error.filename)[:200]}: {error.strerror}", file=sys.stderr)
             return 1
-        if error.errno not in _UNWRITABLE:
+        # Errors of an output that takes no more: a full disk, a quota, a file of the largest size, a broken disk, a
+        # pipe.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE):
             raise
         # The interpreter would write the rest at its end, and report the same error in its own words.
         os.dup2(open_null(), sys.stdout.fileno())
@@ -170,18 +164,16 @@ def create_parser(*, is_complete: bool = False) -> argparse.ArgumentParser:
 
 def _filling(parser: _Parser, name: str, module: str) -> Callable[[], None]:
     def fill() -> None:
-        _add_settings(parser, _SERVE_SETTINGS if name == "serve" else ())
+        # The settings that `serve --help` lists.
+        listed = ("host", "port", "public_url", "store_url", "instances", "upstream_contact")
+        parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
+        parser.add_argument("--help-settings", action=_HelpSettings, help="print the flags of all settings and exit")
+        _add_setting_flags(parser, listed if name == "serve" else ())
         command: Command = next(candidate for candidate in import_module(module).COMMANDS if candidate.name == name)
         command.add_arguments(parser)
         parser.set_defaults(run=command.run)
 
     return fill
-
-
-def _add_settings(command: argparse.ArgumentParser, shown: Collection[str]) -> None:
-    command.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
-    command.add_argument("--help-settings", action=_HelpSettings, help="print the flags of all settings and exit")
-    _add_setting_flags(command, shown)
 
 
 def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] | None = None) -> None:

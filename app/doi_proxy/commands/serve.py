@@ -27,7 +27,6 @@ from doi_proxy.server.listening import UNIX, listen, listen_at
 from doi_proxy.server.tls import Certificate, find_certificate_problems
 from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Inspection, find_deprecated
-from doi_proxy.web.application import Application
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -66,11 +65,6 @@ class SignalServer(HttpServer):
         self.drain()
 
 
-def ignore_hangup() -> None:
-    """Ignore SIGHUP. Its default action would kill a process that has not started its server yet."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-
 log = logging.getLogger(__name__)
 
 #: The key of the socket of the service.
@@ -86,7 +80,8 @@ def serve(load: Callable[[], Settings]) -> int:
     Returns the exit status. Raises ConfigurationError for a setting, certificate or store that cannot be used, and
     another DoiProxyError for what can pass by itself, such as a port in use.
     """
-    ignore_hangup()
+    # The default action of SIGHUP would kill a process that has not started its server yet.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _write_at_once()
     # The stack of each thread is in the log if the program crashes, or is killed by SIGABRT because it hangs.
     with suppress(AttributeError, OSError):  # see _write_at_once
@@ -132,11 +127,6 @@ def _open_sockets(settings: Settings) -> Sockets:
     return sockets
 
 
-def _further_listeners(application: Application, sockets: Sockets) -> list[http_server.FurtherListener]:
-    """The listeners besides that of the service."""
-    return [http_server.FurtherListener(application.listeners[name], listening) for name, listening in sockets[1:]]
-
-
 def _run(
     settings: Settings,
     load: Callable[[], Settings],
@@ -161,7 +151,7 @@ def _run(
 
     events = http_server.Events(lambda: _report_ready(notifier, status), drain, notifier.alive)
     lifecycle.request_reload = reload
-    further = _further_listeners(application, sockets)
+    further = [http_server.FurtherListener(application.listeners[name], listening) for name, listening in sockets[1:]]
     server = SignalServer(application, server_options(settings, certificate), events, reload, further)
     register(server, lifecycle)
     server.run(sockets=handles_of(sockets[0][1]))

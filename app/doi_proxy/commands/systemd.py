@@ -20,10 +20,6 @@ log = logging.getLogger(__name__)
 
 #: The environment variable with the socket of systemd.
 SOCKET_VARIABLE: Final = "NOTIFY_SOCKET"
-_IP: Final = (socket.AF_INET, socket.AF_INET6)
-#: The first descriptor that systemd passes, and the variables about them (sd_listen_fds(3)).
-_FIRST: Final = 3
-_VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 def take_socket(environment: MutableMapping[str, str]) -> socket.socket | None:
@@ -31,20 +27,21 @@ def take_socket(environment: MutableMapping[str, str]) -> socket.socket | None:
 
     The variables are removed: they are not for the processes that this one starts.
     """
-    process, count, _ = (environment.pop(name, "") for name in _VARIABLES)
+    process, count, _ = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
     if process != str(os.getpid()) or count in ("", "0"):
         return None
     if count != "1":
         raise ConfigurationError(f"the socket unit passes {count[:20]} sockets; keep one ListenStream= in it")
     try:
-        passed = socket.socket(fileno=_FIRST)
+        # The first descriptor that systemd passes, and the variables about them (sd_listen_fds(3)).
+        passed = socket.socket(fileno=3)
         is_listening = bool(passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
     except OSError as error:
         raise ConfigurationError(f"the descriptor of the socket unit cannot be used: {error.strerror}") from error
     if passed.type != socket.SOCK_STREAM or not is_listening:
         raise ConfigurationError("the socket unit passes a socket that does not listen; name it in ListenStream=")
     # The name of an abstract Unix socket is bytes, and the server would not take its peers for local ones.
-    if passed.family not in _IP and not isinstance(passed.getsockname(), str):
+    if passed.family not in (socket.AF_INET, socket.AF_INET6) and not isinstance(passed.getsockname(), str):
         raise ConfigurationError("the socket unit passes neither a port nor a path; name one of them in ListenStream=")
     # Other instances share the socket, and with it O_NONBLOCK, which a duplicate sets again. In blocking
     # mode, the event loop of another instance would wait in accept for a connection that this one has taken.

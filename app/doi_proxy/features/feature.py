@@ -17,7 +17,7 @@ from doi_names.errors import InvalidName, NotUTF8
 from doi_names.name import HandleName
 from doi_names.presentation import read_typed
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.options import MAX_SHOWN
+from doi_proxy.system.options import MAX_SHOWN, Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from doi_proxy.server.prepared_answers import PreparedAnswers
     from doi_proxy.store.file import Opener
     from doi_proxy.system.check import Check, EventLog, Finding, Inspection, Meter, Service
-    from doi_proxy.system.options import Settings, SettingsGroup
     from doi_proxy.upstream.budget import Budget, TokenBucket
     from doi_proxy.upstream.guard import RecordQuery, Upstream
     from doi_proxy.web.pages import Link
@@ -109,10 +108,6 @@ class CommandContext(Protocol):
         """The settings, read again. Raises ConfigurationError."""
 
 
-def _detect_none(head: bytes) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Importer:
     """What `cache import` does with files of some formats. A feature offers it."""
@@ -122,7 +117,7 @@ class Importer:
     #: Imports a file of one of them, or AUTO, given the arguments of the command. Returns the exit status.
     run: Callable[[CommandContext, argparse.Namespace, str], int]
     #: The format of a file that begins so. None if it is of another one.
-    detect: Callable[[bytes], str | None] = _detect_none
+    detect: Callable[[bytes], str | None] = lambda head: None
     #: Whether it reads folders, each file in its own format.
     takes_folders: bool = False
 
@@ -134,10 +129,6 @@ class Command:
     name: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[CommandContext, argparse.Namespace], int]
-
-
-def add_nothing(command: argparse.ArgumentParser) -> None:
-    """Add no arguments."""
 
 
 def set_usage(command: argparse.ArgumentParser, flags: str) -> None:

@@ -13,22 +13,6 @@ import msgspec
 from doi_names.derived import derive
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
 from doi_proxy.list_formats import lines
-from doi_proxy.list_formats.lines import (
-    MAX_ENTRY_CHARACTERS,
-    MAX_EXCERPT,
-    NO_DOI,
-    WITHOUT_DOI,
-    Line,
-    LineReader,
-    ListItem,
-    ReadItem,
-    SearchedEntry,
-    SearchedField,
-    UnreadableItem,
-    decode_bytes,
-    divide,
-    note_encoding,
-)
 
 #: Limit of the part of an entry that is read at a time, in characters. A longer entry is read in several parts.
 MAX_PART_CHARACTERS: Final = 16_384
@@ -36,12 +20,9 @@ MAX_PART_CHARACTERS: Final = 16_384
 MAX_FIELDS: Final = 2_000
 #: Limit of the value of a field, in characters. The rest is ignored.
 _MAX_VALUE_CHARACTERS: Final = 32_768
-_MAX_STRING_CHARACTERS: Final = 256
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
 _ANY_FIELD: Final = re.compile(r"(?:^|[,{\n])[^\S\n]{0,40}([A-Za-z][\w-]{0,40})\s{0,8}=(?=\s{0,80}[{\"\w])")
-#: Fields whose names are mostly those of other works.
-_DISTANT: Final = frozenset({"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"})
 #: The fields of an archive's identifier, and those that name the archive (biblatex, section 3.14.7).
 _EPRINT: Final = re.compile(r"(?<![\w-])(?:archiveprefix|eprinttype)\s{0,8}=\s{0,8}[{\"]?\s{0,8}arxiv", re.IGNORECASE)
 #: The beginning of an entry, with its citation key.
@@ -59,12 +40,11 @@ _PLAIN: Final = re.compile(r"[^\s\\{}$]*+")
 _TEX: Final = re.compile(
     r"\\(?P<escaped>[_%&#$<>])|\$(?P<math>[<>])\$|\\text(?P<word>less|greater|underscore)\b\s*(?:\{\})?"
 )
-_TEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_"}
 _TEX_COMMAND: Final = re.compile(r"\\(?:url|href|nolinkurl|path|ensuremath|text\w{2}|mbox)\s*\{")
 _WHITE_SPACE: Final = re.compile(r"\s+")
 
 
-class BibtexReader(LineReader):
+class BibtexReader(lines.LineReader):
     """Reads the `doi` fields of each entry. An entry without one is searched.
 
     Text before the first `@` is a comment. A line that is too long is cut.
@@ -84,13 +64,13 @@ class BibtexReader(LineReader):
         self._head, self._line = "", 0
         self._title = self._entry = ""
         #: The fields of an entry, which are searched if it has no field for its name.
-        self._fields: list[SearchedField] = []
+        self._fields: list[lines.SearchedField] = []
         self._room = 0
 
-    def _read(self, lines: list[Line]) -> list[ReadItem]:
-        items: list[ReadItem] = []
-        for line in lines:
-            text, is_utf8 = decode_bytes(line.data)
+    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
+        items: list[lines.ReadItem] = []
+        for line in read:
+            text, is_utf8 = lines.decode_bytes(line.data)
             if text.lstrip().startswith("@"):
                 items += self._finish()
                 self._begin(text, line.number)
@@ -116,21 +96,21 @@ class BibtexReader(LineReader):
         # Abbreviations of a file that are kept, and the characters of each.
         if abbreviation and len(self._strings) < 2_000:
             value, _ = _read_value(text, abbreviation.end(), _Ends(text), self._strings)
-            self._strings[abbreviation[1].lower()] = value[:_MAX_STRING_CHARACTERS]
+            self._strings[abbreviation[1].lower()] = value[:256]
 
-    def _read_part(self) -> list[ReadItem]:
+    def _read_part(self) -> list[lines.ReadItem]:
         """The names in the `doi` fields of a part. Its other fields are kept until the end of the entry."""
         if not self._part:
             return []
         part, line = "\n".join(self._part), self._first
         self._part, self._first, self._size = [], 0, 0
-        entry = self._entry = self._entry or (part[:MAX_ENTRY_CHARACTERS] if self.keeps_entries else "")
-        names: list[ReadItem] = []
+        entry = self._entry = self._entry or (part[: lines.MAX_ENTRY_CHARACTERS] if self.keeps_entries else "")
+        names: list[lines.ReadItem] = []
         counted = 0
         for at, value in islice(_find_names(part, self._strings), MAX_FIELDS):
             line += part.count("\n", counted, at)
             counted = at
-            names.append(divide(ListItem(value, line, self._key, None, entry, note=self._note(value))))
+            names.append(lines.divide(lines.ListItem(value, line, self._key, None, entry, note=self._note(value))))
         self._has_doi = self._has_doi or bool(names)
         if not self._has_doi:
             self._keep_fields(part, line)
@@ -155,15 +135,19 @@ class BibtexReader(LineReader):
             text = (prefix + value if name == "eprint" else value)[: self._room]
             self._room -= len(text)
             if text:
-                self._fields.append(SearchedField(name, text, line, name in _DISTANT))
+                # Fields whose names are mostly those of other works.
+                distant = {"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"}
+                self._fields.append(lines.SearchedField(name, text, line, name in distant))
 
-    def _finish(self) -> list[ReadItem]:
+    def _finish(self) -> list[lines.ReadItem]:
         names = self._read_part()
         if not self._has_doi and self._head:
             shown = self._title or self._head
-            without = UnreadableItem(shown[:MAX_EXCERPT], self._line, WITHOUT_DOI, self._key, None, NO_DOI)
+            without = lines.UnreadableItem(
+                shown[: lines.MAX_EXCERPT], self._line, lines.WITHOUT_DOI, self._key, None, lines.NO_DOI
+            )
             fields = tuple(sorted(self._fields, key=lambda field: field.is_distant))
-            names.append(SearchedEntry(fields, without, self._key, None, self._entry))
+            names.append(lines.SearchedEntry(fields, without, self._key, None, self._entry))
         self._head, self._entry, self._fields = "", "", []
         return names
 
@@ -259,7 +243,8 @@ def _strip_tex(text: str) -> str:
 def _read_tex(text: str) -> str:
     """The text without the TeX commands and braces that occur in names."""
     text = _TEX_COMMAND.sub("{", text)
-    text = _TEX.sub(lambda match: match["escaped"] or match["math"] or _TEX_WORDS[match["word"]], text)
+    words = {"less": "<", "greater": ">", "underscore": "_"}
+    text = _TEX.sub(lambda match: match["escaped"] or match["math"] or words[match["word"]], text)
     return text.replace("{", "").replace("}", "")
 
 
@@ -344,9 +329,6 @@ def _item(
     return lines.ListItem(name.text, field.line, entry.key, entry.echo, entry.entry, name, note)
 
 
-_MAX_FIELD_CHARACTERS: Final = 16_384
-
-
 @dataclass(frozen=True, slots=True)
 class TagFormat:
     """How a format writes a field, and what its tags mean. `field` has the groups of the tag and of the value."""
@@ -409,9 +391,9 @@ class _Reference:
         self.line = line
         #: What stands for the reference: its title, else its first line. "" before the first reference.
         self.shown = first
-        self.names: list[ListItem] = []
-        self.fields: list[SearchedField] = []
-        self.room = _MAX_FIELD_CHARACTERS
+        self.names: list[lines.ListItem] = []
+        self.fields: list[lines.SearchedField] = []
+        self.room = 16_384
         self.cited = ""
         self.has_name = False
 
@@ -421,7 +403,7 @@ class _Reference:
         return f"TY  - \n{self.cited}"
 
 
-class TaggedReader(LineReader):
+class TaggedReader(lines.LineReader):
     """Reads the fields for names of each reference. One without is searched. A line that is too long is cut."""
 
     def __init__(
@@ -432,10 +414,10 @@ class TaggedReader(LineReader):
         self._number = 0
         self._reference = _Reference(0, 0, "")
 
-    def _read(self, lines: list[Line]) -> list[ReadItem]:
-        items: list[ReadItem] = []
-        for line in lines:
-            text = decode_bytes(line.data)[0]
+    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
+        items: list[lines.ReadItem] = []
+        for line in read:
+            text = lines.decode_bytes(line.data)[0]
             found = self._tags.field.match(text)
             if found is None:
                 self._continue(text)
@@ -451,32 +433,34 @@ class TaggedReader(LineReader):
             items += self._take(tag, value, line)
         return items
 
-    def _take(self, tag: str, value: str, line: Line) -> list[ReadItem]:
+    def _take(self, tag: str, value: str, line: lines.Line) -> list[lines.ReadItem]:
         """Read a field. Returns the names that wait no longer."""
         tags, reference = self._tags, self._reference
         if tag == tags.key and value:
-            reference.key = value[:MAX_EXCERPT]
+            reference.key = value[: lines.MAX_EXCERPT]
         kind = tags.cited.get(tag)
         if kind is not None and value:
             if kind == "TI" and reference.shown:
                 reference.shown = value
-            if self.keeps_entries and len(reference.cited) < MAX_ENTRY_CHARACTERS:
-                reference.cited += f"{kind}  - {value[:MAX_ENTRY_CHARACTERS]}\n"
+            if self.keeps_entries and len(reference.cited) < lines.MAX_ENTRY_CHARACTERS:
+                reference.cited += f"{kind}  - {value[: lines.MAX_ENTRY_CHARACTERS]}\n"
         if tag in tags.names and value and tags.mark in value:
             return self._add_name(value.removesuffix(tags.mark).rstrip() if tags.key else value, line)
         if not reference.has_name and reference.room > 0:
             text = value[: reference.room]
             reference.room -= len(text)
-            reference.fields.append(SearchedField(tag, text, line.number, tag in tags.distant))
+            reference.fields.append(lines.SearchedField(tag, text, line.number, tag in tags.distant))
         return []
 
-    def _add_name(self, value: str, line: Line) -> list[ReadItem]:
+    def _add_name(self, value: str, line: lines.Line) -> list[lines.ReadItem]:
         reference = self._reference
         reference.has_name = True
         reference.fields = []
         # MEDLINE has the same name in two fields.
         if self._tags is not MEDLINE or all(item.text.casefold() != value.casefold() for item in reference.names):
-            reference.names.append(ListItem(value, line.number, reference.key, note=note_encoding(value, line)))
+            reference.names.append(
+                lines.ListItem(value, line.number, reference.key, note=lines.note_encoding(value, line))
+            )
         # Names of one reference that wait for its end, and characters of its other fields that do.
         return self._release() if len(reference.names) >= 100 else []
 
@@ -488,24 +472,29 @@ class TaggedReader(LineReader):
             reference.room -= len(more) + 1
             reference.fields[-1] = msgspec.structs.replace(last, text=f"{last.text}\n{more}")
 
-    def _finish(self) -> list[ReadItem]:
+    def _finish(self) -> list[lines.ReadItem]:
         """The names of the reference, or the reference to be searched."""
         reference = self._reference
         items = self._release()
         if not reference.has_name and (reference.fields or reference.shown):
-            without = UnreadableItem(
-                reference.shown[:MAX_EXCERPT], reference.line, WITHOUT_DOI, reference.key, None, NO_DOI
+            without = lines.UnreadableItem(
+                reference.shown[: lines.MAX_EXCERPT],
+                reference.line,
+                lines.WITHOUT_DOI,
+                reference.key,
+                None,
+                lines.NO_DOI,
             )
             fields = tuple(sorted(reference.fields, key=lambda field: field.is_distant))
             entry = reference.entry if self.keeps_entries else ""
-            items.append(SearchedEntry(fields, without if reference.shown else None, reference.key, None, entry))
+            items.append(lines.SearchedEntry(fields, without if reference.shown else None, reference.key, None, entry))
         self._reference = _Reference(0, 0, "")
         return items
 
-    def _release(self) -> list[ReadItem]:
+    def _release(self) -> list[lines.ReadItem]:
         """The names, with what is known of their reference if it is kept."""
         reference = self._reference
         names, reference.names = reference.names, []
         if self.keeps_entries:
             names = [msgspec.structs.replace(name, entry=reference.entry) for name in names]
-        return [divide(name) for name in names]
+        return [lines.divide(name) for name in names]

@@ -26,30 +26,18 @@ from doi_proxy.list_formats.reference_list import NOTES
 #: Bytes of a document, and characters of its text: 2,000 references with short abstracts have about as many.
 MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
 MAX_CHARACTERS: Final = 2 * 1024 * 1024
-#: Lines of the text: paragraphs, those in the cells of tables too. A book of 500 pages has about 10,000.
-_MAX_LINES: Final = 100_000
-#: Unpacked bytes for each byte that was sent, and those of a small document. Documents have up to about 20.
-_MAX_RATIO: Final = 100
-_SMALL_BYTES: Final = 1024 * 1024
 #: Elements in each other. A document has about 30; 5 million took 620 MB.
 _MAX_DEPTH: Final = 1_000
 #: Bytes that are parsed in one turn of the event loop. 16 KiB of the shortest elements took 3 ms.
 _BLOCK_BYTES: Final = 16_384
 _PARTS: Final = ("document.xml", "footnotes.xml", "endnotes.xml")
-_METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
-#: The relationships of a part, of which a hyperlink names one by its attribute "id" (ECMA-376, part 2, section 9.3).
-_RELATIONSHIP: Final = "http://schemas.openxmlformats.org/package/2006/relationships Relationship"
 _ID: Final = re.compile(r"http://\S+/relationships id")
-_MAX_LINK_CHARACTERS: Final = 2_048
 #: The address of a field that is a link (ECMA-376, part 1, section 17.16.5.25).
 _FIELD_LINK: Final = re.compile(r'\s*HYPERLINK\s+"([^"]{1,2048})"', re.IGNORECASE)
-#: Characters of the code of a field that are read. That of a citation manager has a whole reference.
-_MAX_CODE_CHARACTERS: Final = 4_096
 #: What elements other than text stand for.
 _BLANKS: Final = {"tab": "\t", "br": "\v", "cr": "\v", "noBreakHyphen": "-"}
 #: The end of the directory, and of a directory of ZIP64 before it (APPNOTE 6.3.10, 4.3.15 and 4.3.16).
 _END: Final = struct.Struct("<4s4H2LH")
-_END64_BYTES: Final = 20
 
 
 class UnreadableDocument(UnreadableList):
@@ -87,7 +75,7 @@ def _require_small_directory(data: bytes) -> None:
     if len(end) < _END.size or not end.startswith(b"PK\x05\x06") or end[-2:] != b"\0\0":
         raise _unreadable("it is not a ZIP archive, or not a whole one")
     # Bytes of the directory: about 700 files. A document has about 20.
-    if data[-_END.size - _END64_BYTES :].startswith(b"PK\x06\x07") or _END.unpack(end)[5] > 65_536:
+    if data[-_END.size - 20 :].startswith(b"PK\x06\x07") or _END.unpack(end)[5] > 65_536:
         raise _unreadable("it has too many parts")
 
 
@@ -98,8 +86,9 @@ async def read_parts(archive: zipfile.ZipFile, text: DocumentText, size: int, ho
         # The folder of a spreadsheet (ECMA-376, part 1, section 12).
         is_spreadsheet = "xl/workbook.xml" in names
         raise UnreadableDocument(f"it has no word/{_PARTS[0]}", is_spreadsheet=is_spreadsheet)
-    # Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB.
-    unpacked = _Unpacked(archive, min(16 * 1024 * 1024, max(_SMALL_BYTES, _MAX_RATIO * size)), hold_turn)
+    # Unpacked bytes of the parts that are read. A book of 500 pages has about 4 MB, and a document up to 20 times the
+    # bytes that were sent.
+    unpacked = _Unpacked(archive, min(16 * 1024 * 1024, max(1024 * 1024, 100 * size)), hold_turn)
     for name in _PARTS:
         text.links = {}
         if f"word/_rels/{name}.rels" in names:
@@ -131,7 +120,7 @@ class _Unpacked:
 
     async def parse(self, name: str, parser: expat.XMLParserType) -> None:
         """Parse a part in many turns of the event loop. Raises UnreadableDocument."""
-        if self._archive.getinfo(name).compress_type not in _METHODS:
+        if self._archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise _unreadable("it is compressed in an unusual way")
         parsed = 0
         with self._archive.open(name) as part:
@@ -183,7 +172,9 @@ class DocumentText:
         """Read an element of the relationships of a part."""
         self._deepen()
         target = attributes.get("Target", "")
-        if name == _RELATIONSHIP and "10." in target and len(target) <= _MAX_LINK_CHARACTERS:
+        # A hyperlink names a relationship of its part by its attribute "id" (ECMA-376, part 2, section 9.3).
+        is_relationship = name == "http://schemas.openxmlformats.org/package/2006/relationships Relationship"
+        if is_relationship and "10." in target and len(target) <= 2_048:
             # Links to names of one part that are read, and the characters of each. A book has about a thousand.
             if len(self.links) >= 5_000:
                 raise _unreadable("it has too many links")
@@ -243,7 +234,8 @@ class DocumentText:
     def _read(self, text: str) -> None:
         if self._is_text:
             self.add(text)
-        elif self._is_code and len(self._code) < _MAX_CODE_CHARACTERS:
+        elif self._is_code and len(self._code) < 4_096:
+            # Characters of the code of a field that are read. That of a citation manager has a whole reference.
             self._code += text
 
     def add(self, text: str) -> None:
@@ -252,7 +244,8 @@ class DocumentText:
         if self.characters > self._max_characters:
             raise _unreadable("its text is too long")
         self._lines += text.count("\n")
-        if self._lines > _MAX_LINES:
+        # Lines of the text: paragraphs, those in the cells of tables too. A book of 500 pages has about 10,000.
+        if self._lines > 100_000:
             raise _unreadable("it has too many paragraphs")
         self.pieces.append(text)
 
@@ -292,11 +285,9 @@ def _unreadable(reason: str) -> UnreadableDocument:
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
 _END_OF_DIRECTORY: Final = struct.Struct("<4s4H2LH")
-_DIRECTORY_AT: Final = 16
 #: The flag of a file whose sizes follow its data, and the method that everything reads.
 _SIZES_FOLLOW: Final = 0x08
 _DEFLATED: Final = 8
-_COPIED_BYTES: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +416,7 @@ async def _replace_parts(data: bytes, archive: zipfile.ZipFile, parts: Mapping[s
         pieces.append(piece)
         length += len(piece)
     end_record = bytearray(data[-_END_OF_DIRECTORY.size :])
-    struct.pack_into("<L", end_record, _DIRECTORY_AT, length)
+    struct.pack_into("<L", end_record, 16, length)  # where the directory begins
     return b"".join([*pieces, _write_directory(directory, moved), bytes(end_record)])
 
 
@@ -435,8 +426,8 @@ async def _write_file(piece: bytes, content: bytes) -> tuple[bytes, tuple[int, i
     name_and_extra = piece[_LOCAL.size : _LOCAL.size + fields[9] + fields[10]]
     deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     packed, checksum = bytearray(), 0
-    for start in range(0, len(content), _COPIED_BYTES):
-        block = content[start : start + _COPIED_BYTES]
+    for start in range(0, len(content), 262_144):
+        block = content[start : start + 262_144]
         packed += deflate.compress(block)
         checksum = zlib.crc32(block, checksum)
         await asyncio.sleep(0)

@@ -14,17 +14,7 @@ from doi_names.derived import derive
 from doi_names.find_names import BLOCK_CHARACTERS, MAX_NAME_CHARACTERS, FoundName, NameFinder, find_names
 from doi_proxy.endpoints import HoldTurn
 from doi_proxy.errors import RequestTooLarge, UnreadableList
-from doi_proxy.list_formats.lines import (
-    MAX_ENTRY_CHARACTERS,
-    MAX_EXCERPT,
-    NO_DOI,
-    WITHOUT_DOI,
-    Item,
-    ListItem,
-    UnreadableItem,
-    Utf8Stream,
-    open_decoder,
-)
+from doi_proxy.list_formats import lines
 from doi_proxy.list_formats.reference_list import ReferencePlaces, find_references
 from doi_proxy.web import negotiation
 
@@ -38,11 +28,8 @@ TEXT_TYPES: Final = (
     negotiation.CSV,
 )
 
-
 #: The bytes of a text in JSON, which is read as a whole. Decoding takes 1 ms.
 MAX_JSON_BYTES: Final = 1024 * 1024
-
-
 #: The members of a row about a name in a text, besides its verdict.
 POSITION_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
 
@@ -66,7 +53,7 @@ async def decode_json(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
 
 async def decode_text(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
     """The text. A byte that is not UTF-8 is read as Windows-1252: one character. A byte order mark is left out."""
-    utf8, decoder = Utf8Stream(), open_decoder()
+    utf8, decoder = lines.Utf8Stream(), lines.open_decoder()
     async for piece in pieces:
         yield decoder.decode(utf8.feed(piece))
     yield decoder.decode(utf8.end(), final=True)
@@ -107,10 +94,6 @@ async def find_names_of(pieces: AsyncIterable[str], hold_turn: HoldTurn) -> Asyn
             yield found
 
 
-#: Names of a reference that are kept before they are passed on: a paragraph of a document can have 200,000.
-_MAX_NAMES: Final = 1_000
-
-
 @dataclass(frozen=True, slots=True)
 class ReadReference:
     """The place of a reference in its text, and the names that begin in it."""
@@ -138,7 +121,9 @@ async def read_references(
             found: list[FoundName] = []
             while following is not None and begin + following.start < stop:
                 found.append(_move(following, begin))
-                if len(found) == _MAX_NAMES:
+                # Names of a reference that are kept before they are passed on: a paragraph of a document can have
+                # 200,000.
+                if len(found) == 1_000:
                     yield ReadReference(start, stop, tuple(found))
                     covered, found = found[-1].end, []
                 following = await anext(names, None)
@@ -152,14 +137,14 @@ async def locate_references(text: str, *, is_document: bool) -> ReferencePlaces:
     return await asyncio.to_thread(find_references, text, is_document=is_document)
 
 
-async def read_reference_items(text: str, located: ReferencePlaces, hold_turn: HoldTurn) -> AsyncIterator[Item]:
+async def read_reference_items(text: str, located: ReferencePlaces, hold_turn: HoldTurn) -> AsyncIterator[lines.Item]:
     """Every name in the list of references of a text, and each reference without one, in their order.
 
     The places of names count the characters of the text.
     """
-    lines = _LineCounter(text)
+    counter = _LineCounter(text)
     async for reference in read_references(text, located.places, hold_turn, located.begin, located.end):
-        for item in _list_items(text, reference, lines):
+        for item in _list_items(text, reference, counter):
             yield item
 
 
@@ -177,15 +162,18 @@ class _LineCounter:
         return self._line
 
 
-def _list_items(text: str, reference: ReadReference, lines: _LineCounter) -> list[Item]:
+def _list_items(text: str, reference: ReadReference, counter: _LineCounter) -> list[lines.Item]:
     """The items of a reference."""
     raw = text[reference.start : reference.end]
     block = raw.strip()
-    excerpt, entry = block[:MAX_EXCERPT], block[:MAX_ENTRY_CHARACTERS]
+    excerpt, entry = block[: lines.MAX_EXCERPT], block[: lines.MAX_ENTRY_CHARACTERS]
     if not reference.names:
-        line = lines.count_to(reference.start + len(raw) - len(raw.lstrip()))
-        return [UnreadableItem(excerpt, line, WITHOUT_DOI, reason=NO_DOI, derived=derive(entry))]
-    return [ListItem(found.text, lines.count_to(found.start), None, excerpt, entry, found) for found in reference.names]
+        line = counter.count_to(reference.start + len(raw) - len(raw.lstrip()))
+        return [lines.UnreadableItem(excerpt, line, lines.WITHOUT_DOI, reason=lines.NO_DOI, derived=derive(entry))]
+    return [
+        lines.ListItem(found.text, counter.count_to(found.start), None, excerpt, entry, found)
+        for found in reference.names
+    ]
 
 
 def _read_alone(reference: str, start: int) -> list[FoundName]:

@@ -84,15 +84,6 @@ class ListFormat:
     is_document: bool = False
 
 
-def _open_json(max_line_bytes: int, column: str | None, echo: str | None) -> ListReader:
-    # Lines of a JSON value. A work of Crossref with 500 references has about 150,000 bytes.
-    return JsonListReader(8 * max_line_bytes, column, echo)
-
-
-def _open_running_text(max_line_bytes: int, column: str | None, echo: str | None) -> ListReader:
-    return RunningTextReader()
-
-
 #: In the order in which the beginning of a list is compared with them.
 FORMATS: Final = (
     ListFormat("text", LinesReader, ("txt",), (negotiation.TEXT,)),
@@ -135,12 +126,19 @@ FORMATS: Final = (
     # The names of the work, and those of its references (Citation File Format 1.2.0).
     ListFormat(
         "cff",
-        _open_running_text,
+        lambda most, column, echo: RunningTextReader(),
         ("cff",),
         ("application/x-cff",),
         re.compile(r"(?:#[^\n]{0,200}\n){0,20}cff-version:"),
     ),
-    ListFormat("json", _open_json, ("json", "jsonld"), (negotiation.JSON,), re.compile(r"\s*[\[{]\s*[\[{\"\]}]")),
+    ListFormat(
+        "json",
+        # Lines of a JSON value. A work of Crossref with 500 references has about 150,000 bytes.
+        lambda most, column, echo: JsonListReader(8 * most, column, echo),
+        ("json", "jsonld"),
+        (negotiation.JSON,),
+        re.compile(r"\s*[\[{]\s*[\[{\"\]}]"),
+    ),
     ListFormat(
         "jsonl",
         JsonLinesReader,

@@ -15,28 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from doi_proxy.errors import UnreadableList
-from doi_proxy.list_formats.lines import (
-    BOM,
-    CITED,
-    MAX_EXCERPT,
-    NO_DOI,
-    WITHOUT_DOI,
-    Line,
-    LineReader,
-    LinesReader,
-    ListItem,
-    ReadItem,
-    Scalar,
-    SearchedEntry,
-    SearchedField,
-    UnreadableItem,
-    decode_bytes,
-    decode_line,
-    divide,
-    excerpt,
-    note_encoding,
-    write_ris_entry,
-)
+from doi_proxy.list_formats import lines
 
 #: The column that is read if none is named, in any letter case.
 DOI_COLUMN: Final = "doi"
@@ -47,12 +26,11 @@ _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 _NAME: Final = re.compile(r"10\.[0-9]{4,9}[0-9.]{0,40}(?:/|%2f)", re.IGNORECASE | re.ASCII)
 #: A text inside a formula: ="10.1000/182", =HYPERLINK("https://doi.org/10.1000/182";"10.1000/182").
 _FORMULA_TEXT: Final = re.compile(r'"([^"]*)"')
-_SEPARATORS: Final = (",", ";", "\t")
 _MESSAGE_CHARACTERS: Final = 40
 _LONE_RETURN: Final = "it has a carriage return without a line feed; save the list with line ends of Windows or Unix"
 
 
-class ColumnReader(LineReader):
+class ColumnReader(lines.LineReader):
     """Reads one column. Each record is an item. Empty lines are not records.
 
     A record whose cell is empty is searched, as is every record of a table without such a column.
@@ -68,29 +46,29 @@ class ColumnReader(LineReader):
         #: What the first row says, and what each row of a table says of which no column has the names.
         self._note: str | None = None
         self._search_note = ""
-        self._line = Line(0, b"")
+        self._line = lines.Line(0, b"")
         self._cited: list[int] = []
         #: The lines of a record with an open quote, its first line, and its characters.
         self._open: list[str] = []
         self._opened_at = 0
         self._size = 0
 
-    def feed(self, data: bytes) -> list[ReadItem]:
+    def feed(self, data: bytes) -> list[lines.ReadItem]:
         """See ListReader."""
         # Inside quotes, an empty line belongs to its field.
         return super().feed(data if self._open else self._lines.skip_empty(data))
 
-    def _finish(self) -> list[ReadItem]:
+    def _finish(self) -> list[lines.ReadItem]:
         if self._open:
             raise self._unclosed()
         return []
 
-    def _read(self, lines: list[Line]) -> list[ReadItem]:
-        items: list[ReadItem] = []
-        for line in lines:
-            text = decode_line(line, self._max_line_bytes)
+    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
+        items: list[lines.ReadItem] = []
+        for line in read:
+            text = lines.decode_line(line, self._max_line_bytes)
             self._line = line
-            if isinstance(text, UnreadableItem):
+            if isinstance(text, lines.UnreadableItem):
                 if not self._names or self._open:
                     raise UnreadableList(text.message)
                 items.append(text)
@@ -124,13 +102,13 @@ class ColumnReader(LineReader):
             f"Line {self._opened_at}: a quote is not closed within {self._max_line_bytes} bytes; close or double it."
         )
 
-    def _take(self, record: str) -> list[ReadItem]:
+    def _take(self, record: str) -> list[lines.ReadItem]:
         is_head = not self._names
         if is_head and (chosen := _SEPARATOR_LINE.fullmatch(record)):
             self._separator = chosen[1]
             return []
         if is_head:
-            self._separator = self._separator or max(_SEPARATORS, key=record.count)
+            self._separator = self._separator or max((",", ";", "\t"), key=record.count)
         try:
             cells = next(csv.reader([record], delimiter=self._separator), [])
         except csv.Error as error:
@@ -139,11 +117,11 @@ class ColumnReader(LineReader):
             message = f"Line {self._opened_at} is not CSV: {reason}."
             if is_head:
                 raise UnreadableList(message) from error
-            return [UnreadableItem(record[:MAX_EXCERPT], self._opened_at, message)]
+            return [lines.UnreadableItem(record[: lines.MAX_EXCERPT], self._opened_at, message)]
         if is_head and self._read_head(cells):
             return []
         item = self._read_record(cells)
-        if self._note is not None and isinstance(item, ListItem):
+        if self._note is not None and isinstance(item, lines.ListItem):
             item = msgspec.structs.replace(item, note=" ".join(filter(None, (item.note, self._note))))
             self._note = None
         return [item]
@@ -168,20 +146,22 @@ class ColumnReader(LineReader):
         elif has_heading:
             self.column = f"\N{LEFT DOUBLE QUOTATION MARK}{self._name(self._index)}\N{RIGHT DOUBLE QUOTATION MARK}"
         self._echo_index = -1 if self._echo is None else self._find_column(self._echo)
-        self._cited = [folded.index(name) if name in folded else len(cells) for name in CITED]
+        self._cited = [folded.index(name) if name in folded else len(cells) for name in lines.CITED]
         return has_heading
 
-    def _read_record(self, cells: list[str]) -> ReadItem:
+    def _read_record(self, cells: list[str]) -> lines.ReadItem:
         line, cited = self._opened_at, [_find_cell(cells, index) for index in self._cited]
-        echo = cells[self._echo_index][:MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
-        entry = write_ris_entry(cited) if self.keeps_entries else ""
+        echo = cells[self._echo_index][: lines.MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
+        entry = lines.write_ris_entry(cited) if self.keeps_entries else ""
         text = _find_cell(cells, self._index) if self._index >= 0 else ""
         if text.strip() or self._wanted is not None:
-            return divide(ListItem(_read_cell(text), line, None, echo, entry, note=note_encoding(text, self._line)))
+            return lines.divide(
+                lines.ListItem(_read_cell(text), line, None, echo, entry, note=lines.note_encoding(text, self._line))
+            )
         shown = cited[0] or " ".join(cell for cell in cells if cell.strip())
-        without = UnreadableItem(shown[:MAX_EXCERPT], line, WITHOUT_DOI, None, echo, NO_DOI)
-        fields = [SearchedField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
-        return SearchedEntry(tuple(fields), without, None, echo, entry, note=self._search_note)
+        without = lines.UnreadableItem(shown[: lines.MAX_EXCERPT], line, lines.WITHOUT_DOI, None, echo, lines.NO_DOI)
+        fields = [lines.SearchedField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
+        return lines.SearchedEntry(tuple(fields), without, None, echo, entry, note=self._search_note)
 
     def _name(self, at: int) -> str:
         return self._names[at][:_MESSAGE_CHARACTERS] if at < len(self._names) else f"column {at + 1}"
@@ -216,7 +196,6 @@ def _find_cell(cells: list[str], index: int) -> str:
 
 #: Brackets that may be open inside one value. Deeper values are refused before they are parsed.
 MAX_DEPTH: Final = 32
-_BLOCK_BYTES: Final = 1_024
 #: The bytes that decide where a value ends, outside and inside strings (RFC 8259, sections 4, 5 and 7).
 _OUTSIDE: Final = re.compile(rb'["\[\]{},]')
 _INSIDE: Final = re.compile(rb'["\\]')
@@ -226,7 +205,6 @@ _MAX_HEAD_BYTES: Final = 65_536
 #: The members that hold the works of an answer: of Crossref, DataCite, OpenAlex, Scopus, Springer Nature, Europe PMC,
 #: Solr, Elasticsearch and Better BibTeX. Each is at most in one other object.
 _LISTS: Final = frozenset({b"items", b"data", b"results", b"result", b"records", b"entry", b"docs", b"hits", b"works"})
-_MAX_LIST_DEPTH: Final = 2
 _TOKEN: Final = re.compile(
     rb'"((?:[^"\\]|\\.){0,64}+)"(?:\s{0,32}:\s{0,32}(\[)?)?|"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL
 )
@@ -239,17 +217,16 @@ _DISTANT: Final = frozenset(
         "related_identifiers", "cited-by", "citations", "referenced_works", "related_works", "update-to",
     }
 )  # fmt: skip
-_KEYS: Final = ("citation-key", "citekey", "id", "key")
 #: Everything before the first escape of a surrogate without its other half, and that escape (RFC 8259, section 7).
 _LONE_SURROGATE: Final = re.compile(
     rb"(?:[^\\]++|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?!u[dD][89a-fA-F]).)*+(\\u[dD][89a-fA-F]..)", re.DOTALL
 )
 
 
-class JsonLinesReader(LinesReader):
+class JsonLinesReader(lines.LinesReader):
     """Reads one JSON value a line. Empty lines are not items. A line that is not JSON is an unreadable item."""
 
-    def _read_line(self, line: Line, text: str) -> ReadItem:
+    def _read_line(self, line: lines.Line, text: str) -> lines.ReadItem:
         return read_json_item(
             line.data, line.number, "Line", (self._wanted, self._echo), keeps_entry=self.keeps_entries
         )
@@ -258,11 +235,10 @@ class JsonLinesReader(LinesReader):
 class JsonListReader:
     """Reads an array, value by value, also one inside an object. The values of one array need not be of one kind."""
 
-    lines = 0
     column = ""
 
     def __init__(self, max_item_bytes: int, column: str | None = None, echo: str | None = None) -> None:
-        self.keeps_entries = False
+        self.keeps_entries, self.lines = False, 0
         self._max_item_bytes = max_item_bytes
         self._members = column, echo
         self._rest = b""
@@ -272,14 +248,14 @@ class JsonListReader:
         self._is_open = self._is_closed = False
         #: Whether the list is an object, and the bytes of it after which its array is searched again.
         self._is_object = False
-        self._next_search = _BLOCK_BYTES
+        self._next_search = 1_024
 
-    def feed(self, data: bytes) -> list[ReadItem]:
+    def feed(self, data: bytes) -> list[lines.ReadItem]:
         """See ListReader."""
         self._rest += data
         if not self._is_open and not self._open():
             return []
-        items: list[ReadItem] = []
+        items: list[lines.ReadItem] = []
         start = 0
         while not self._is_closed and (end := self._find_end()) is not None:
             self._close_value(self._rest[start:end], self._rest[end : end + 1], items)
@@ -293,7 +269,7 @@ class JsonListReader:
             raise self._too_long(self._number + 1)
         return items
 
-    def end(self) -> list[ReadItem]:
+    def end(self) -> list[lines.ReadItem]:
         """See ListReader."""
         if self._is_object and not self._is_open:
             return self._end_object()
@@ -303,11 +279,11 @@ class JsonListReader:
 
     def _open(self) -> bool:
         """Remove the bracket that opens the array. Returns False if it has not arrived."""
-        if BOM.startswith(self._rest):
+        if lines.BOM.startswith(self._rest):
             return False
         if self._is_object:
             return self._open_object()
-        body = self._rest.removeprefix(BOM).lstrip(_BLANKS)
+        body = self._rest.removeprefix(lines.BOM).lstrip(_BLANKS)
         if not body:
             self._rest = b" "
             return False
@@ -337,7 +313,7 @@ class JsonListReader:
         self._rest, self._is_open, self._depth = self._rest[found:], True, 1
         return True
 
-    def _end_object(self) -> list[ReadItem]:
+    def _end_object(self) -> list[lines.ReadItem]:
         """The items of an object that was not opened: it is short, or it is one work."""
         if len(self._rest) <= _MAX_HEAD_BYTES and (found := _find_list(self._rest)) is not None:
             self._rest, self._is_open, self._depth = self._rest[found:], True, 1
@@ -346,7 +322,7 @@ class JsonListReader:
                 raise UnreadableList("The array is not complete: its closing bracket is missing.")
             return items
         item = read_json_item(self._rest, 1, "Item", self._members, keeps_entry=self.keeps_entries)
-        if isinstance(item, UnreadableItem) and item.reason != NO_DOI:
+        if isinstance(item, lines.UnreadableItem) and item.reason != lines.NO_DOI:
             raise UnreadableList(item.message)
         return [item]
 
@@ -386,7 +362,7 @@ class JsonListReader:
                 self._at = found.end() + 1
         return True
 
-    def _close_value(self, value: bytes, end: bytes, items: list[ReadItem]) -> None:
+    def _close_value(self, value: bytes, end: bytes, items: list[lines.ReadItem]) -> None:
         if end == b"}":
             raise UnreadableList(f"Item {self._number + 1} is not JSON: a brace is closed that is not open.")
         if end == b"]":
@@ -411,7 +387,7 @@ def _find_list(head: bytes) -> int | None:
         elif token[0] in (b"}", b"]"):
             depth -= 1
         elif token[2]:
-            if depth <= _MAX_LIST_DEPTH and token[1].lower() in _LISTS:
+            if depth <= 2 and token[1].lower() in _LISTS:
                 return token.end()
             depth += 1
     return None
@@ -419,33 +395,35 @@ def _find_list(head: bytes) -> int | None:
 
 def read_json_item(
     data: bytes, number: int, place: str, members: tuple[str | None, str | None], *, keeps_entry: bool
-) -> ReadItem:
+) -> lines.ReadItem:
     """The item of a value. The members of an object are those with the name, and with what its row repeats."""
-    text, is_utf8 = decode_bytes(data)
+    text, is_utf8 = lines.decode_bytes(data)
     note = None if is_utf8 else f"{place} {number} is not UTF-8; it was read as Windows-1252."
     try:
         value = msgspec.json.decode(data if is_utf8 else text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return UnreadableItem(excerpt(data), number, f"{place} {number} is not JSON: {explain_json(data, error)}.")
+        return lines.UnreadableItem(
+            lines.excerpt(data), number, f"{place} {number} is not JSON: {explain_json(data, error)}."
+        )
     if isinstance(value, str):
-        return ListItem(value, number, note=None if value.isascii() else note)
+        return lines.ListItem(value, number, note=None if value.isascii() else note)
     if not isinstance(value, dict):
-        return UnreadableItem(excerpt(data), number, f"{place} {number} is neither a string nor an object.")
+        return lines.UnreadableItem(lines.excerpt(data), number, f"{place} {number} is neither a string nor an object.")
     wanted, repeated = members
     echo = _read_scalar(_find_member(value, repeated)) if repeated is not None else None
     work = _find_work(value)
-    entry = write_ris_entry([_find_member(work, name) for name in CITED]) if keeps_entry else ""
+    entry = lines.write_ris_entry([_find_member(work, name) for name in lines.CITED]) if keeps_entry else ""
     key = _find_key(value)
     name = _find_member(value, wanted) if wanted is not None else _find_name(value, work)
     if isinstance(name, str) and (name.strip() or wanted is not None):
-        item = ListItem(name, number, key, echo, entry, note=None if name.isascii() else note)
-        return divide(item)
+        item = lines.ListItem(name, number, key, echo, entry, note=None if name.isascii() else note)
+        return lines.divide(item)
     if wanted is not None:
         message = f"{place} {number} has no member {wanted!r} with a string."
-        return UnreadableItem(excerpt(data), number, message, key, echo)
-    title = " ".join(_list_words(_find_member(work, "title")))[:MAX_EXCERPT]
-    without = UnreadableItem(title or excerpt(data), number, WITHOUT_DOI, key, echo, NO_DOI)
-    return SearchedEntry(_list_fields(value, number), without, key, echo, entry)
+        return lines.UnreadableItem(lines.excerpt(data), number, message, key, echo)
+    title = " ".join(_list_words(_find_member(work, "title")))[: lines.MAX_EXCERPT]
+    without = lines.UnreadableItem(title or lines.excerpt(data), number, lines.WITHOUT_DOI, key, echo, lines.NO_DOI)
+    return lines.SearchedEntry(_list_fields(value, number), without, key, echo, entry)
 
 
 def _find_work(value: dict[str, Any]) -> dict[str, Any]:
@@ -473,20 +451,20 @@ def _find_name(value: dict[str, Any], work: dict[str, Any]) -> str | None:
 
 def _find_key(value: dict[str, Any]) -> str | None:
     """The citation key or the identifier of a work."""
-    for name in _KEYS:
+    for name in ("citation-key", "citekey", "id", "key"):
         key = value.get(name)
-        if isinstance(key, (str, int)) and not isinstance(key, bool) and 0 < len(str(key)) <= MAX_EXCERPT:
+        if isinstance(key, (str, int)) and not isinstance(key, bool) and 0 < len(str(key)) <= lines.MAX_EXCERPT:
             return str(key)
     return None
 
 
-def _list_fields(value: dict[str, Any], number: int) -> tuple[SearchedField, ...]:
+def _list_fields(value: dict[str, Any], number: int) -> tuple[lines.SearchedField, ...]:
     """The texts of an object, those about other works last."""
     members = sorted(value.items(), key=lambda member: member[0].casefold() in _DISTANT)
     texts = chain.from_iterable(_list_texts(name, member) for name, member in members)
     # Texts of an object that are searched.
     fields = [
-        SearchedField(path, text, number, any(part.casefold() in _DISTANT for part in path.split(".")))
+        lines.SearchedField(path, text, number, any(part.casefold() in _DISTANT for part in path.split(".")))
         for path, text in islice(texts, 200)
     ]
     return tuple(sorted(fields, key=lambda field: field.is_distant))
@@ -511,10 +489,10 @@ def _list_words(title: object) -> list[str]:
     return title.split() if isinstance(title, str) else []
 
 
-def _read_scalar(value: object) -> Scalar:
+def _read_scalar(value: object) -> lines.Scalar:
     """What a row can repeat: the beginning of a string, a number of 64 bits, a truth value. None of anything else."""
     if isinstance(value, str):
-        return value[:MAX_EXCERPT]
+        return value[: lines.MAX_EXCERPT]
     is_number = isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 2**63)
     return value if is_number else None  # type: ignore[return-value]
 
@@ -524,7 +502,7 @@ def explain_json(data: bytes, error: Exception) -> str:
     lone = _LONE_SURROGATE.match(data)
     if lone is None:
         return str(error)
-    return f"{excerpt(lone[1])} is half a surrogate pair, not a character; send both halves"
+    return f"{lines.excerpt(lone[1])} is half a surrogate pair, not a character; send both halves"
 
 
 def _find_member(value: dict[str, Any], wanted: str) -> object:

@@ -17,7 +17,6 @@ from doi_names.find_names import FoundName
 from doi_proxy.errors import UnreadableList
 from doi_proxy.system.files import Gunzip, GzipLimits
 
-_MARKS: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _MARK_BYTES: Final = 2
 
 
@@ -48,7 +47,7 @@ class Utf8Stream:
     def _begin(self) -> bytes:
         self._is_known = True
         mark = self._first[:_MARK_BYTES]
-        name = _MARKS.get(mark)
+        name = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(mark)
         if name is not None:
             self._first = self._first[_MARK_BYTES:]
         elif mark.count(0) == 1:
@@ -96,14 +95,11 @@ MAX_LINE_BYTES: Final = 65_536
 BLOCK_BYTES: Final = 2_048
 
 BOM: Final = b"\xef\xbb\xbf"
-
-
 #: What a row can repeat of its item.
 Scalar = str | int | float | bool | None
 #: The columns or members that say what a reference is about, and the characters that are read of each.
 CITED: Final = ("title", "author", "year")
 _MAX_CITED: Final = 1_024
-_MAX_AUTHORS: Final = 50
 #: The beginning of a name, and that of a second one after a separator or a label.
 _PREFIX: Final = re.compile(r"10\.[0-9]{4,9}/", re.ASCII)
 _NEXT_NAME: Final = re.compile(r"(?:[\s,;|<>\"']|doi\.org/|doi:)\s{0,8}10\.[0-9]{4,9}/", re.ASCII | re.IGNORECASE)
@@ -328,7 +324,7 @@ class LineReader:
             )
         return self._read(lines)
 
-    def _read(self, lines: list[Line]) -> list[ReadItem]:
+    def _read(self, read: list[Line]) -> list[ReadItem]:
         """The items of these lines."""
         raise NotImplementedError
 
@@ -344,9 +340,9 @@ class LinesReader(LineReader):
         """See ListReader."""
         return super().feed(self._lines.skip_empty(data))
 
-    def _read(self, lines: list[Line]) -> list[ReadItem]:
+    def _read(self, read: list[Line]) -> list[ReadItem]:
         items: list[ReadItem] = []
-        for line in lines:
+        for line in read:
             if not line.data:
                 continue
             text = decode_line(line, self._max_line_bytes)
@@ -375,7 +371,7 @@ def _read_words(value: object, depth: int = 0) -> list[str]:
     if isinstance(value, dict):
         value = value.get("family") or value.get("literal") or value.get("name")
     if isinstance(value, list):
-        return [] if depth else [word for author in value[:_MAX_AUTHORS] for word in _read_words(author, 1)]
+        return [] if depth else [word for author in value[:50] for word in _read_words(author, 1)]
     return str(value)[:_MAX_CITED].split() if isinstance(value, (str, int)) else []
 
 

@@ -39,12 +39,8 @@ _YEAR: Final = re.compile(r"(?<![0-9])(?:1[5-9]|20)[0-9]{2}[a-z]?(?![0-9])")
 _TRACE: Final = re.compile(r"10\.[0-9]{4,9}/|doi[.:]|arxiv", re.IGNORECASE)
 #: How a reference begins that goes on in the next lines: with a family name.
 _AUTHOR: Final = re.compile(r"[A-ZÀ-ÖØ-Þ][\w’'-]{1,40}(?:[ -][A-ZÀ-ÖØ-Þ][\w’'-]{1,40}){0,2}(?:,| [A-Z]{1,3}\b)")
-#: Characters of a line that is broken because it is full, and the share of lines with a year or a name in a list of one
-#: reference a line.
+#: Characters of a line that is broken because it is full.
 _FULL_LINE: Final = 50
-_SHARE: Final = 0.75
-#: Characters that are searched at once.
-_BLOCK: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +99,7 @@ def _find_list(text: str) -> tuple[int, int, bool]:
 def _find_in_lines(pattern: re.Pattern[str], text: str, begin: int, end: int) -> Iterator[re.Match[str]]:
     """What matches in a line. Each search is of a block: no other thread runs during one of 2 million characters."""
     while begin < end:
-        line_end = text.find("\n", min(begin + _BLOCK, end), end)
+        line_end = text.find("\n", min(begin + 16_384, end), end)
         after = end if line_end < 0 else line_end + 1
         yield from pattern.finditer(text, begin, after)
         begin = after
@@ -172,7 +168,8 @@ def _is_wrapped(text: str, lines: list[tuple[int, int]]) -> bool:
     sample = [line for line in sample if line]
     whole = sum(bool(_YEAR.search(line) or _TRACE.search(line)) for line in sample)
     full = sum(len(line) >= _FULL_LINE for line in sample)
-    return len(sample) > 2 and whole < _SHARE * len(sample) and 2 * full >= len(sample)
+    # In a list of one reference a line, at least three quarters of the lines have a year or a name.
+    return len(sample) > 2 and whole < 0.75 * len(sample) and 2 * full >= len(sample)
 
 
 def _begins(text: str, before: tuple[int, int], line: tuple[int, int]) -> bool:

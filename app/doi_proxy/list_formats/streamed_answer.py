@@ -26,7 +26,6 @@ from doi_proxy.web.responses import Receive, Reply, Scope, Send
 HEAD_AFTER: Final = 1.0
 #: Another: a function that ends the connection. What was not sent is lost.
 ABORT: Final = "doi_proxy.abort"
-_OUTPUTS: Final = {"ndjson": NDJSON, "csv": CSV, "json": JSON}
 #: Media types in Accept, in the order of preference of this resolver.
 _ACCEPTED: Final = {
     NDJSON: NDJSON, "application/ndjson": NDJSON, "application/jsonl": NDJSON, CSV: CSV, JSON: JSON,
@@ -92,7 +91,8 @@ class Output:
         if rows.is_started and not self.is_gone():
             await self.send({"type": "http.response.body", "body": end + writer.closing})
         elif not rows.is_started:
-            await _send_reply(_empty(writer), self.send)
+            content = (b"content-type", writer.media_type.encode())
+            await _send_reply(Reply(200, (content,), writer.opening + writer.closing, (NO_STORE,)), self.send)
 
 
 class RowStream:
@@ -131,12 +131,6 @@ def make_writer(media_type: str, fields: Sequence[str]) -> writing.RowWriter:
     return writing.TableWriter(fields) if media_type == CSV else writing.JsonLinesWriter()
 
 
-def _empty(writer: writing.RowWriter) -> Reply:
-    """An answer without a row."""
-    content = (b"content-type", writer.media_type.encode())
-    return Reply(200, (content,), writer.opening + writer.closing, (NO_STORE,))
-
-
 async def _start(writer: writing.RowWriter, send: Send) -> None:
     headers = [
         (b"content-type", writer.media_type.encode()),
@@ -157,6 +151,6 @@ async def _send_reply(reply: Reply, send: Send) -> None:
 def choose_output(output: str | None, accept: str | None, body: str) -> str:
     """The media type of the answer: `output`, else the one that Accept names first, else JSON for a JSON `body`."""
     if output is not None:
-        return _OUTPUTS[output]
+        return {"ndjson": NDJSON, "csv": CSV, "json": JSON}[output]
     named = [entry.partition(";")[0].strip() for entry in (accept or "").lower().split(",", 20)]
     return next((_ACCEPTED[entry] for entry in named if entry in _ACCEPTED), JSON if body == JSON else NDJSON)

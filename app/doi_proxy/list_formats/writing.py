@@ -18,9 +18,8 @@ from doi_proxy.system.files import printable
 Members = Mapping[str, Any]
 #: What some readers take for the end of a line, and its escape in JSON.
 _LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
-#: Widths of the columns of a table, in characters. A column that is not named here has _USUAL_WIDTH.
+#: Widths of the columns of a table, in characters. A column that is not named here has 30.
 _WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5, "match": 9}
-_USUAL_WIDTH: Final = 30
 
 
 class RowWriter:
@@ -143,7 +142,7 @@ class AlignedWriter(RowWriter):
 
     def _line(self, row: Mapping[str, Any]) -> bytes:
         *first, last = self._fields
-        cells = [_fit(_show(row.get(name)), _WIDTHS.get(name, _USUAL_WIDTH)) for name in first]
+        cells = [_fit(_show(row.get(name)), _WIDTHS.get(name, 30)) for name in first]
         line = "  ".join([*cells, _show(row.get(last))]).rstrip()
         return f"{line}\n".encode("utf-8", "replace")
 

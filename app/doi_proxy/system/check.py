@@ -319,14 +319,10 @@ class Meter:
 
     def counter(self, data: CounterData) -> Callable[..., None]:
         """A function that increments the counter, given the value of its label if it has one, and an amount."""
-        return _count_nothing
+        return lambda *_: None
 
     def gauge(self, data: GaugeData, read: Callable[[], float]) -> None:
         """Read the gauge before each scrape."""
-
-
-def _count_nothing(*_: object) -> None:
-    """Count nothing."""
 
 
 #: The counter of refused clients, which the limits, lists and the core's budget increment. The limits that can refuse

@@ -34,16 +34,11 @@ from doi_proxy.system.check import Service
 from doi_proxy.system.toml_text import FileProblem
 
 _FILE: Final = 0o600
-_FOLDER: Final = 0o700
 _ROOT: Final = 0
 #: The end of the name of a file that is not complete.
 PARTIAL: Final = ".partial"
 #: Characters of the name of the complete file in it. A name has 255 bytes at most, and a character has up to four.
 _NAME_PART: Final = 50
-#: Random characters of such a name (tempfile).
-_RANDOM: Final = 8
-#: Seconds after its last write in which such a file counts as that of a process that still writes it: a day.
-_LEFT_SECONDS: Final = 86_400
 #: Without O_NONBLOCK, the opening of a pipe waits for its other end.
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 #: A symbolic link is refused too.
@@ -51,7 +46,6 @@ _OWN: Final = _READ | os.O_NOFOLLOW
 #: Where devices are, and the open files of each process (Linux, proc(5)).
 _DEVICES: Final = Path("/dev")
 _PROCESSES: Final = Path("/proc")
-_NEW: Final = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 # --- An operator's files ----------------------------------------------------------------------------------------------
@@ -163,7 +157,7 @@ def make_folders(path: Path) -> None:
         missing.append(folder)
     for folder in reversed(missing):
         with suppress(FileExistsError):
-            folder.mkdir(mode=_FOLDER)
+            folder.mkdir(mode=0o700)
             descriptor = open_folder(folder)
             try:
                 _give_to_owner(descriptor, folder.parent)
@@ -224,9 +218,11 @@ def create_file(path: Path) -> None:
 
 def _remove_left(path: Path, newest: float) -> None:
     """Remove what a killed process has left of a replacement of this file. A process that writes is not so slow."""
-    for left in path.parent.glob(f".{escape(path.name[:_NAME_PART])}.{'?' * _RANDOM}{PARTIAL}"):
+    # Eight random characters (tempfile).
+    for left in path.parent.glob(f".{escape(path.name[:_NAME_PART])}.????????{PARTIAL}"):
         with suppress(OSError):  # of another user, or another process has removed it
-            if newest - left.lstat().st_mtime > _LEFT_SECONDS:
+            # For a day after its last write, such a file counts as that of a process that still writes it.
+            if newest - left.lstat().st_mtime > 86_400:
                 left.unlink()
 
 
@@ -274,7 +270,7 @@ def replace_private(path: Path, content: bytes) -> None:
 
 
 def _open_new(path: Path, flags: int, mode: int = _FILE) -> int:
-    descriptor = os.open(path, flags | _NEW, mode)
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     _give_to_owner(descriptor, path.parent)
     return descriptor
 
@@ -427,8 +423,6 @@ def _try_to_open() -> str:
     return ""
 
 
-#: Seconds between two looks at the files.
-WATCH_INTERVAL: Final = 1.0
 #: Files of one folder. The others of a folder with more are a problem.
 MAX_FILES: Final = 1_000
 
@@ -494,7 +488,7 @@ class WatchedFiles(Service):
         self._last_stamp: Stamp = ()
         self._read_stamp: Stamp = ()
 
-    async def run(self, interval: float = WATCH_INTERVAL) -> None:
+    async def run(self, interval: float = 1.0) -> None:
         """Look at the files, if there are any, every `interval` seconds, and at once if a reload was requested."""
         while True:
             with suppress(TimeoutError):

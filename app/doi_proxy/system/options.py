@@ -177,14 +177,10 @@ Size = Annotated[
     WrittenForm("size", write_size),
 ]
 TextList = Annotated[tuple[str, ...], BeforeValidator(read_text_list), WrittenForm("list", write_list)]
-
-
 #: Marks a setting that a running process reloads at SIGHUP.
 RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}
 #: Marks a setting that is reloaded, and whose value is never printed.
 RELOADED_SECRET: Final[dict[str, JsonValue]] = {"reloaded": True, "secret": True}
-
-
 #: The largest values of numbers, for settings that have no smaller limit of their own: more is a slip of the pen.
 #: Seconds that something waits: an hour.
 MAX_WAIT: Final = 3_600
@@ -203,7 +199,6 @@ MAX_BYTES: Final = 100 * 1024**4
 UNIX_ADDRESS: Final = re.compile(r"unix:/[!-~]{1,106}")
 #: A host and a port.
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
-_MAX_PORT: Final = 65_535
 
 
 class Departed(NamedTuple):
@@ -330,7 +325,7 @@ def flag_of(name: str) -> str:
 def is_host_and_port(address: str) -> bool:
     """Whether an address has the form `host:port`, with an IPv6 address in brackets."""
     found = _HOST_AND_PORT.fullmatch(address)
-    return found is not None and int(found["port"]) <= _MAX_PORT
+    return found is not None and int(found["port"]) <= 65_535
 
 
 def require_host(url: str) -> None:

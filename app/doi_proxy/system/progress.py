@@ -111,9 +111,6 @@ def run_job(job: Coroutine[Any, Any, int]) -> int:
 
 #: Seconds between two updates of the line.
 INTERVAL: Final = 0.25
-_MEGABYTE: Final = 1_000_000
-
-
 #: Returns the seconds that are left, None if they cannot be estimated. The arguments are the items or bytes of this run
 #: that are done, those that are left, and the seconds that this run took.
 Estimate = Callable[[float, float, float], float | None]
@@ -192,7 +189,7 @@ class LineBar(Bar):
         return "; ".join(filter(None, [*parts, self._text]))
 
     def _show(self, number: float, decimals: int) -> str:
-        return f"{number / _MEGABYTE:,.1f} MB" if self._in_bytes else f"{number:,.{decimals}f}"
+        return f"{number / 1_000_000:,.1f} MB" if self._in_bytes else f"{number:,.{decimals}f}"
 
 
 def shows_progress() -> bool:

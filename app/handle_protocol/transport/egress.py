@@ -16,17 +16,8 @@ import httptools
 
 from handle_protocol.errors import HandleProtocolError, ServerRefused, ServerUnreachable, UnusableAnswer
 from handle_protocol.site import Candidate
-from handle_protocol.transport.stream import (
-    ConnectionPool,
-    StreamConnection,
-    has_id_of,
-    refuse_long,
-    translate_socket_error,
-)
+from handle_protocol.transport import stream
 from handle_protocol.wire.site_value import TransportProtocol
-
-#: Bytes of an answer besides its body: the status line, the header fields and the framing of chunks.
-_MAX_HEAD_BYTES: Final = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -38,7 +29,7 @@ class HttpAnswer:
     body: bytes = b""
 
 
-class HttpConnection(StreamConnection[HttpAnswer]):
+class HttpConnection(stream.StreamConnection[HttpAnswer]):
     """Reads answers, of a body with more than `max_bytes` only the start.
 
     With `ends_at_head`, as for CONNECT, an answer has no body.
@@ -68,8 +59,9 @@ class HttpConnection(StreamConnection[HttpAnswer]):
         if len(self._body) > self._max_bytes:
             self._complete()
             self.close()
-        elif self.received_bytes - len(self._body) > _MAX_HEAD_BYTES:
-            self.fail(UnusableAnswer(f"The head of the handle server's answer is longer than {_MAX_HEAD_BYTES} bytes."))
+        elif self.received_bytes - len(self._body) > 64 * 1024:
+            # What is not the body: the status line, the header fields and the framing of chunks.
+            self.fail(UnusableAnswer("The head of the handle server's answer is longer than 65536 bytes."))
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol. The end of the stream can be the end of the body (RFC 9112, section 6.3, item 8)."""
@@ -115,8 +107,6 @@ class HttpConnection(StreamConnection[HttpAnswer]):
         self.finish(self._current)
 
 
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_CONNECTED: Final = 200
 _MAX_DETAIL: Final = 200
 
 
@@ -183,7 +173,7 @@ class Egress:
             raise
         except Exception as error:
             # Catch everything: an exception missing from a list would not count as a failure of the server.
-            raise translate_socket_error(error) from error
+            raise stream.translate_socket_error(error) from error
 
     async def _open(
         self, host: str, port: int, tls: ssl.SSLContext | None, *, ends_at_head: bool = False
@@ -208,7 +198,7 @@ class Egress:
             authority = write_authority(host, port)
             request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{proxy.field}\r\n"
             status = (await outer.exchange(request.encode("latin-1"))).status
-            if status != _CONNECTED or outer.transport is None:
+            if status != 200 or outer.transport is None:
                 raise ServerUnreachable(detail=f"the egress proxy answered CONNECT with status {status}")
             inner = HttpConnection(self._max_bytes)
             transport = await asyncio.get_running_loop().start_tls(
@@ -255,12 +245,14 @@ def _read_proxy(url: str) -> EgressProxy:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = f"Basic {b64encode(pair.encode()).decode('ascii')}"
     return EgressProxy(
-        parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme], parts.scheme == "https", authorization
+        parts.hostname or "",
+        parts.port or {"http": 80, "https": 443}[parts.scheme],
+        parts.scheme == "https",
+        authorization,
     )
 
 
 MESSAGE: Final = "application/x-hdl-message"
-_SUCCESS: Final = 200
 #: A host name in a site value comes from the network, and must not add fields to the request.
 _HOST: Final = re.compile(rb"[A-Za-z0-9_.:\[\]-]{1,255}")
 
@@ -283,7 +275,7 @@ class TunnelTransport:
     def __init__(
         self,
         egress: Egress,
-        pool: ConnectionPool[HttpAnswer],
+        pool: stream.ConnectionPool[HttpAnswer],
         *,
         headers: Mapping[str, str],
         max_bytes: int,
@@ -300,7 +292,7 @@ class TunnelTransport:
         route = self._find_route(candidate)
         request = self._write_request(route, candidate.host, handle, message)
         answer = await self._pool.exchange(
-            route, lambda: self._connect(route), request, belongs=lambda answer: has_id_of(message, answer.body)
+            route, lambda: self._connect(route), request, belongs=lambda answer: stream.has_id_of(message, answer.body)
         )
         return self._read(answer, message)
 
@@ -343,7 +335,7 @@ class TunnelTransport:
 
     def _read(self, answer: HttpAnswer, message: bytes) -> bytes:
         headers = answer.headers
-        if answer.status != _SUCCESS:
+        if answer.status != 200:
             field = headers.get(b"retry-after")
             raise ServerRefused(
                 f"The handle server refused to answer, with HTTP status {answer.status}.",
@@ -354,5 +346,5 @@ class TunnelTransport:
             raise UnusableAnswer("The handle server's answer through HTTP is not a message of the Handle protocol.")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise UnusableAnswer("The handle server's answer has a content coding that was not offered.")
-        refuse_long(answer.body, message, self._max_bytes)
+        stream.refuse_long(answer.body, message, self._max_bytes)
         return answer.body

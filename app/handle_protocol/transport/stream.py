@@ -12,7 +12,6 @@ from handle_protocol.errors import HandleProtocolError, ServerUnreachable
 from handle_protocol.site import Candidate, Endpoint
 from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope
 
-_MAX_REASON: Final = 200
 #: Where the request id is in an envelope.
 REQUEST_ID: Final = slice(8, 12)
 
@@ -57,11 +56,10 @@ def translate_socket_error(error: Exception) -> errors.HandleProtocolError:
     """Translate the error of a socket."""
     if isinstance(error, TimeoutError):
         return errors.ServerTimeout("The handle server did not answer in time.")
-    return errors.ServerUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_REASON])
+    return errors.ServerUnreachable(detail=f"{type(error).__name__}: {error}"[:200])
 
 
 Answer = TypeVar("Answer")
-_MAX_DETAIL = 200
 #: Idle connections that a pool keeps, and for how many seconds. Servers and firewalls that keep connections do so for a
 #: minute or more.
 MAX_IDLE: Final = 64
@@ -152,7 +150,7 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         self._stop_timer()
         self.transport = None
         reason = f"{type(error).__name__}: {error}" if error else f"closed after {self.received_bytes} bytes"
-        self.fail(ServerUnreachable(detail=reason[:_MAX_DETAIL]))
+        self.fail(ServerUnreachable(detail=reason[:200]))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

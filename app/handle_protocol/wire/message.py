@@ -13,20 +13,6 @@ from msgspec.structs import replace
 
 from handle_protocol.errors import AnswerTooLarge, MalformedMessage
 from handle_protocol.wire import site_value
-from handle_protocol.wire.site_value import (
-    I32,
-    U8,
-    U32,
-    FieldReader,
-    ServiceSite,
-    TtlType,
-    Value,
-    ValueReference,
-    decode_site,
-    encode_count,
-    encode_string,
-    read_value_list,
-)
 
 #: The version that this program speaks. The server answers in the version that the request suggests.
 VERSION: Final = (2, 11)
@@ -37,14 +23,12 @@ _ENVELOPE: Final = Struct(">BBBBIIII")
 ENVELOPE_BYTES: Final = _ENVELOPE.size
 # RFC 3652 has two bytes of flags. Servers use one, with the suggested major version in its low bits.
 _TRUNCATED: Final = 0x20
-_ENCRYPTED: Final = 0x40
-_SUGGESTED_MAJOR: Final = 0x03
 #: A site serial number that the client does not know.
 UNKNOWN_SERIAL: Final = 0xFFFF
 _HEADER: Final = Struct(">IIIHBBII")
 SIGNED: Final = b"HS_SIGNED"
 _CREDENTIAL: Final = Struct(">BBH")
-NO_CREDENTIAL: Final = U32.pack(0)
+NO_CREDENTIAL: Final = site_value.U32.pack(0)
 
 
 class OpCode(IntEnum):
@@ -120,12 +104,12 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_encrypted(self) -> bool:
         """Whether only the partner of a session can read the message."""
-        return bool(self.flags & _ENCRYPTED)
+        return bool(self.flags & 0x40)
 
     @property
     def suggested_major(self) -> int:
         """The major version that the sender suggests for the answer."""
-        return self.flags & _SUGGESTED_MAJOR
+        return self.flags & 0x03
 
     @property
     def packet_flags(self) -> int:
@@ -179,7 +163,7 @@ class Signature:
 
 def decode_envelope(data: bytes) -> Envelope:
     """The envelope at the start of a message or packet. Raises MalformedMessage."""
-    layout = FieldReader(data[:ENVELOPE_BYTES], "envelope").numbers(_ENVELOPE)
+    layout = site_value.FieldReader(data[:ENVELOPE_BYTES], "envelope").numbers(_ENVELOPE)
     major, minor, flags, suggested_minor, session_id, request_id, message_id, message_length = layout
     return Envelope(request_id, message_length, major, minor, flags, suggested_minor, session_id, message_id)
 
@@ -205,7 +189,7 @@ def decode_message(data: bytes) -> Message:
         raise MalformedMessage(
             detail=f"envelope: the message length is {envelope.message_length}, not {len(data) - ENVELOPE_BYTES}"
         )
-    reader = FieldReader(data[ENVELOPE_BYTES:], "message")
+    reader = site_value.FieldReader(data[ENVELOPE_BYTES:], "message")
     op_code, response_code, flags, serial, recursion, reserved, expiration, body_length = reader.numbers(_HEADER)
     header = Header(op_code, response_code, flags, serial, expiration, recursion, reserved)
     return Message(envelope, header, reader.take(body_length), reader.rest())
@@ -214,7 +198,7 @@ def decode_message(data: bytes) -> Message:
 def signed_part(data: bytes) -> bytes:
     """The header and the body of a whole message, which its signature is about."""
     end = ENVELOPE_BYTES + _HEADER.size
-    (body_length,) = U32.unpack_from(data, end - U32.size)
+    (body_length,) = site_value.U32.unpack_from(data, end - site_value.U32.size)
     return data[ENVELOPE_BYTES : end + body_length]
 
 
@@ -234,21 +218,21 @@ def encode_header(header: Header, body: bytes) -> bytes:
 
 def decode_credential(tail: bytes) -> Credential | None:
     """The credential that follows a body; None if its length is 0. Raises MalformedMessage."""
-    reader = FieldReader(tail, "credential")
-    length = reader.number(U32)
+    reader = site_value.FieldReader(tail, "credential")
+    length = reader.number(site_value.U32)
     if length != reader.remaining:
         raise reader.malformed(f"the length is {length}, and {reader.remaining} bytes remain")
     if not length:
         return None
     version, reserved, flags = reader.numbers(_CREDENTIAL)
-    signer, counter, kind, section = reader.string(), reader.number(U32), reader.string(), reader.string()
+    signer, counter, kind, section = reader.string(), reader.number(site_value.U32), reader.string(), reader.string()
     reader.finish()
     return Credential(section, kind, signer, counter, version, reserved, flags)
 
 
 def decode_signature(section: bytes) -> Signature:
     """The section of a credential of the type HS_SIGNED. Raises MalformedMessage."""
-    reader = FieldReader(section, "signature")
+    reader = site_value.FieldReader(section, "signature")
     signature = Signature(reader.string(), reader.string())
     reader.finish()
     return signature
@@ -344,17 +328,14 @@ def encode_digested(query: Query) -> bytes:
 
 def encode_filters(filters: Filters) -> bytes:
     """The body of a request."""
-    indexes = encode_count(filters.indexes) + b"".join(map(I32.pack, filters.indexes))
-    types = encode_count(filters.types) + b"".join(map(encode_string, filters.types))
-    return encode_string(filters.handle) + indexes + types
+    indexes = site_value.encode_count(filters.indexes) + b"".join(map(site_value.I32.pack, filters.indexes))
+    types = site_value.encode_count(filters.types) + b"".join(map(site_value.encode_string, filters.types))
+    return site_value.encode_string(filters.handle) + indexes + types
 
 
 #: The digest of a request by its code: MD5 (0 below version 2.1), SHA-1 and SHA-256.
 DIGEST_NAMES: Final = {0: "md5", 1: "md5", 2: "sha1", 3: "sha256"}
 _DIGEST_BYTES: Final = {0: 16, 1: 16, 2: 20, 3: 32}
-#: Below this version, an answer to a request with the digest flag has a digest and does not have the flag.
-_FLAG_OF_DIGEST_SINCE: Final = (2, 1)
-_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +351,7 @@ class Values:
     """The body of an answer with values. A referral has an empty handle, and values that name other servers."""
 
     handle: bytes
-    values: tuple[Value, ...]
+    values: tuple[site_value.Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +361,7 @@ class AnswerText:
     text: bytes | None
 
 
-Body = Values | ServiceSite | AnswerText
+Body = Values | site_value.ServiceSite | AnswerText
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,32 +397,31 @@ class Response:
 def decode_response(data: bytes, *, digest_requested: bool) -> Response:
     """A whole answer. `digest_requested` matters for versions below 2.1. Raises MalformedMessage."""
     message = decode_message(data)
-    header, reader = message.header, FieldReader(message.body, "answer")
-    is_old = message.envelope.version < _FLAG_OF_DIGEST_SINCE and digest_requested
+    header, reader = message.header, site_value.FieldReader(message.body, "answer")
+    # Below this version, an answer to a request with the digest flag has a digest and does not have the flag.
+    is_old = message.envelope.version < (2, 1) and digest_requested
     digest = _read_digest(reader) if header.flags & OpFlag.REQUEST_DIGEST or is_old else None
     body = _read_body(reader, header)
     reader.finish()
     return Response(message.envelope, header, body, digest, decode_credential(message.tail), data)
 
 
-def _read_digest(reader: FieldReader) -> Digest:
-    code = reader.number(U8)
+def _read_digest(reader: site_value.FieldReader) -> Digest:
+    code = reader.number(site_value.U8)
     if code not in _DIGEST_BYTES:
         raise reader.malformed(f"the digest {code} is not known")
     return Digest(code, reader.take(_DIGEST_BYTES[code]))
 
 
-def _read_body(reader: FieldReader, header: Header) -> Body:
+def _read_body(reader: site_value.FieldReader, header: Header) -> Body:
     code = header.response_code
     if code == ResponseStatus.SUCCESS and header.op_code == OpCode.SITE_INFORMATION:
-        return decode_site(reader.rest())
-    if code == ResponseStatus.SUCCESS or code in _REFERRALS:
-        return Values(reader.string(), read_value_list(reader))
+        return site_value.decode_site(reader.rest())
+    if code == ResponseStatus.SUCCESS or code in (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL):
+        return Values(reader.string(), site_value.read_value_list(reader))
     return AnswerText(reader.string() if reader.remaining else None)
 
 
-#: Filters of one request.
-_MAX_FILTERS: Final = 1_000
 _VALUE: Final = Struct(">iIBiB")
 
 
@@ -465,8 +445,9 @@ def decode_filters(body: bytes) -> Filters:
     """The body of a request. Raises MalformedMessage."""
     reader = site_value.FieldReader(body, "request")
     handle = reader.string()
-    indexes = tuple(reader.number(site_value.I32) for _ in range(reader.count(site_value.I32.size, _MAX_FILTERS)))
-    types = tuple(reader.string() for _ in range(reader.count(site_value.COUNT_BYTES, _MAX_FILTERS)))
+    # Filters of one request.
+    indexes = tuple(reader.number(site_value.I32) for _ in range(reader.count(site_value.I32.size, 1_000)))
+    types = tuple(reader.string() for _ in range(reader.count(site_value.COUNT_BYTES, 1_000)))
     reader.finish()
     return Filters(handle, indexes, types)
 
@@ -477,12 +458,12 @@ def encode_message(message: Message) -> bytes:
     return encode_envelope(message.envelope, len(payload)) + payload
 
 
-def encode_values(values: Iterable[Value]) -> EncodedValues:
+def encode_values(values: Iterable[site_value.Value]) -> EncodedValues:
     """A list of values."""
     pieces, ttls, offset = [b""], list[tuple[int, int]](), site_value.COUNT_BYTES
     for value in values:
         pieces.append(encode_value(value))
-        if value.ttl_type == TtlType.RELATIVE and value.ttl > 0:
+        if value.ttl_type == site_value.TtlType.RELATIVE and value.ttl > 0:
             # Where the TTL of a value is: after its index, timestamp and TTL type.
             ttls.append((offset + 9, value.ttl))
         offset += len(pieces[-1])
@@ -491,7 +472,7 @@ def encode_values(values: Iterable[Value]) -> EncodedValues:
     return EncodedValues(count, b"".join(pieces), tuple(ttls))
 
 
-def encode_value(value: Value) -> bytes:
+def encode_value(value: site_value.Value) -> bytes:
     """One value of a list."""
     fixed = _VALUE.pack(value.index, value.timestamp, value.ttl_type, value.ttl, value.permissions)
     return (
@@ -502,7 +483,7 @@ def encode_value(value: Value) -> bytes:
     )
 
 
-def encode_references(references: tuple[ValueReference, ...]) -> bytes:
+def encode_references(references: tuple[site_value.ValueReference, ...]) -> bytes:
     """A list of references."""
     pieces = [site_value.encode_count(references)]
     for reference in references:

@@ -152,9 +152,6 @@ Address = IPv4Address | IPv6Address
 _HEAD: Final = Struct(">HBBHBB")
 _INTERFACE: Final = Struct(">BBI")
 _ADDRESS_BYTES: Final = 16
-_SMALLEST_SERVER_BYTES: Final = U32.size + _ADDRESS_BYTES + 2 * COUNT_BYTES
-_SMALLEST_ATTRIBUTE_BYTES: Final = 2 * COUNT_BYTES
-_MAX_ATTRIBUTES: Final = 100
 # RFC 3651 has ::ffff:a.b.c.d. Its erratum and the servers have ::a.b.c.d.
 _IPV4_START: Final = bytes(12)
 _LOOPBACK: Final = IPv6Address("::1")
@@ -254,10 +251,10 @@ def decode_site(data: bytes) -> ServiceSite:
     reader = FieldReader(data, "site")
     format_version, major, minor, serial, kind, hash_option = reader.numbers(_HEAD)
     hash_filter = reader.string()
-    count = reader.count(_SMALLEST_ATTRIBUTE_BYTES, _MAX_ATTRIBUTES)
+    # The smallest attribute and server, and at most 100 of each in one site. Sites in use have a few.
+    count = reader.count(2 * COUNT_BYTES, 100)
     attributes = tuple((reader.string(), reader.string()) for _ in range(count))
-    # Of one site. Sites in use have a few of each.
-    servers = tuple(_read_server(reader) for _ in range(reader.count(_SMALLEST_SERVER_BYTES, 100)))
+    servers = tuple(_read_server(reader) for _ in range(reader.count(U32.size + _ADDRESS_BYTES + 2 * COUNT_BYTES, 100)))
     reader.finish()
     return ServiceSite(serial, servers, kind, hash_option, attributes, hash_filter, format_version, major, minor)
 
@@ -295,8 +292,6 @@ def _encode_server(server: Server) -> bytes:
 
 # RFC 3651 has a timestamp of 8 bytes in milliseconds. Its erratum and the servers have seconds in 4 bytes.
 _FIXED: Final = Struct(">iIBiB")
-#: A value with an empty type, empty data and no references.
-SMALLEST_VALUE_BYTES: Final = _FIXED.size + 3 * COUNT_BYTES
 _SMALLEST_REFERENCE_BYTES: Final = COUNT_BYTES + I32.size
 #: References of one message that are read. Records in use have a few. 120,000 in 1 MiB would take 0.4 s.
 _MAX_REFERENCES: Final = 1_000
@@ -346,7 +341,8 @@ def read_value_list(reader: FieldReader) -> tuple[Value, ...]:
     Raises AnswerTooLarge, and MalformedMessage.
     """
     values: list[Value] = []
-    room, count = _MAX_REFERENCES, reader.count(SMALLEST_VALUE_BYTES)
+    # A value with an empty type, empty data and no references.
+    room, count = _MAX_REFERENCES, reader.count(_FIXED.size + 3 * COUNT_BYTES)
     if count > MAX_VALUES:
         raise AnswerTooLarge(f"The record has {count} values; the limit is {MAX_VALUES}.")
     for _ in range(count):

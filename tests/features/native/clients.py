@@ -153,7 +153,7 @@ def open_exchange(
     return ServiceClient(
         open_transports(protocols, tokens=tokens, udp_wait=udp_wait),
         ServerHealth(health),
-        QueryLimits(AllowedAddresses(private_servers), head_start),
+        QueryLimits(AllowedAddresses(private_servers).find, head_start),
         clocks=Clocks(_epoch, monotonic),
         may_ask_again=tokens or Tokens(),
         observer=observer,

@@ -75,7 +75,7 @@ class Seen:
         """The transports and ports of the last query, in the order in which they are tried."""
         options: dict[str, Any] = {
             "authoritative": True,
-            "allowed": AllowedAddresses(private=True),
+            "allow": AllowedAddresses(private=True).find,
             "health": ServerHealth(HEALTH),
             "now": 0.0,
         }

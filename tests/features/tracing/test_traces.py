@@ -15,7 +15,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
 
-from doi_proxy.features.tracing.spans import Export, LoggedExporter, TracedRequest, Traces, open_traces
+from doi_proxy.features.tracing.spans import Export, LoggedExporter, TracedRequest, Traces
 from doi_proxy.server.listening import trusted_addresses
 from tests.features.tracing.collector import attributes, collecting
 from tests.server.served import served
@@ -30,7 +30,7 @@ TRACEPARENT: Final = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 
 
 def traces_to(url: str) -> Traces:
-    return open_traces(Export(url), "1.0", trusted_addresses(("127.0.0.1",)), time.time_ns)
+    return Traces(Export(url), "1.0", trusted_addresses(("127.0.0.1",)), time.time_ns)
 
 
 async def send(message: Any) -> None: ...
@@ -170,7 +170,7 @@ async def test_proxies_that_a_reload_trusts_continue_their_traces() -> None:
 
 
 async def record_more_than_the_queue_holds(export: Export) -> None:
-    traces = open_traces(export, "1.0", trusted_addresses(("127.0.0.1",)), time.time_ns)
+    traces = Traces(export, "1.0", trusted_addresses(("127.0.0.1",)), time.time_ns)
     for _ in range(5):
         with traces.trace_request(TracedRequest("home", "GET", "127.0.0.1", None), send):
             pass

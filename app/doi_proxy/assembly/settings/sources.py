@@ -16,19 +16,8 @@ from pydantic.fields import FieldInfo
 from doi_proxy.assembly.settings.upstream import Settings
 from doi_proxy.endpoints import explain_value
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.system import options
 from doi_proxy.system.files import explain_failure, read_regular
-from doi_proxy.system.options import (
-    CONFIG_VARIABLE,
-    DEPRECATED,
-    ENV_PREFIX,
-    MASK,
-    find_form,
-    flag_of,
-    redact,
-    redact_value,
-    variable,
-    write_value,
-)
 from doi_proxy.system.toml_text import TomlProblem, parse_toml
 
 _URL: Final = "a URL begins with http:// or https:// and has no blank, `?` or `#`"
@@ -73,14 +62,13 @@ def explain_setting_error(
 
 def _write_limits(error: Mapping[str, Any], field: FieldInfo | None) -> Mapping[str, Any]:
     """The error with its limits in the written form of the setting, such as `3650d`."""
-    form = None if field is None else find_form(field)
+    form = None if field is None else options.find_form(field)
     context = error.get("ctx") or {}
     if form is None:
         return error
     return {**error, "ctx": {key: form.write(value) for key, value in context.items() if key in _LIMITS}}
 
 
-_MAX_FILE_BYTES: Final = 1024 * 1024
 #: The usual forms of a table and of a key in TOML.
 _TABLE: Final = re.compile(r"[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]")
 _KEY: Final = re.compile(r"[ \t]*[\"']?([A-Za-z0-9_-]+)[\"']?[ \t]*=")
@@ -98,7 +86,7 @@ class SourcedValue:
     @property
     def shown(self) -> str:
         """The value in parentheses. Empty for a secret."""
-        return "" if self.secret else f" (it is {redact(str(self.value))[:200]!r})"
+        return "" if self.secret else f" (it is {options.redact(str(self.value))[:200]!r})"
 
 
 def read_sources(
@@ -109,13 +97,13 @@ def read_sources(
     A flag wins over the environment, the environment over the TOML file. A name can be unknown, and a value can be
     wrong. Raises ConfigurationError for a file that cannot be read.
     """
-    path = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
+    path = config or (Path(environment[options.CONFIG_VARIABLE]) if environment.get(options.CONFIG_VARIABLE) else None)
     values: dict[str, SourcedValue] = {}
     if path is not None:
         values |= _read_toml(path)
     values |= _read_environment(environment, known)
     return values | {
-        name: SourcedValue(value, flag_of(name), "flag") for name, value in flags.items() if value is not None
+        name: SourcedValue(value, options.flag_of(name), "flag") for name, value in flags.items() if value is not None
     }
 
 
@@ -123,9 +111,9 @@ def _read_environment(environment: Mapping[str, str], known: Collection[str]) ->
     values: dict[str, SourcedValue] = {}
     for key, value in environment.items():
         # A line `NAME=` of an .env or compose file has no value.
-        if not value or not key.startswith(ENV_PREFIX) or key == CONFIG_VARIABLE:
+        if not value or not key.startswith(options.ENV_PREFIX) or key == options.CONFIG_VARIABLE:
             continue
-        name = key.removeprefix(ENV_PREFIX).lower()
+        name = key.removeprefix(options.ENV_PREFIX).lower()
         if _is_file_of_secret(name, known):
             values[name.removesuffix("_file")] = SourcedValue(_read_secret(key, Path(value)), key, "environment", True)
         else:
@@ -136,8 +124,8 @@ def _read_environment(environment: Mapping[str, str], known: Collection[str]) ->
 
 def names_from_files(environment: Mapping[str, str], known: Collection[str]) -> frozenset[str]:
     """The settings whose values come from NAME_FILE variables. `known` are the names of all settings."""
-    set_keys = (key for key, value in environment.items() if value and key.startswith(ENV_PREFIX))
-    names = (key.removeprefix(ENV_PREFIX).lower() for key in set_keys)
+    set_keys = (key for key, value in environment.items() if value and key.startswith(options.ENV_PREFIX))
+    names = (key.removeprefix(options.ENV_PREFIX).lower() for key in set_keys)
     return frozenset(name.removesuffix("_file") for name in names if _is_file_of_secret(name, known))
 
 
@@ -156,7 +144,7 @@ def _read_secret(key: str, path: Path) -> str:
 
 def _read_toml(path: Path) -> dict[str, SourcedValue]:
     try:
-        text = read_regular(path, _MAX_FILE_BYTES).decode("utf-8-sig")
+        text = read_regular(path, 1024 * 1024).decode("utf-8-sig")
         document = parse_toml(text)
     except TomlProblem as error:
         remedy = 'in a TOML file, a text such as "on" or "30d" needs quotation marks'
@@ -219,7 +207,7 @@ class Problem:
 
 def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[Problem]]:
     """The settings, or None and what is wrong with each value."""
-    departed = {name: values[name].source for name in DEPRECATED if name in values}
+    departed = {name: values[name].source for name in options.DEPRECATED if name in values}
     values = _pass_on(values)
     if unusable := [Problem(name, values[name].source, message) for name, message in _find_unusable(values)]:
         return None, unusable
@@ -237,10 +225,10 @@ def _pass_on(values: Mapping[str, SourcedValue]) -> dict[str, SourcedValue]:
     """The values without those of settings that left, which their successors get."""
     passed = {
         departed.successor: values[name]
-        for name, departed in DEPRECATED.items()
+        for name, departed in options.DEPRECATED.items()
         if name in values and departed.successor is not None
     }
-    return passed | {name: value for name, value in values.items() if name not in DEPRECATED}
+    return passed | {name: value for name, value in values.items() if name not in options.DEPRECATED}
 
 
 def _find_unusable(values: Mapping[str, SourcedValue]) -> Iterator[tuple[str, str]]:
@@ -260,7 +248,11 @@ def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str
     def show(name: str, value: Any) -> str | None:
         if value is None:
             return None
-        return MASK if Settings.is_secret(name) or name in secrets else write_value(redact_value(value))
+        return (
+            options.MASK
+            if Settings.is_secret(name) or name in secrets
+            else options.write_value(options.redact_value(value))
+        )
 
     return {name: show(name, value) for name, value in settings.model_dump(mode="json").items()}
 
@@ -280,4 +272,4 @@ def _write_toml_name(name: str) -> str:
 
 
 #: The name of a setting in each kind of source.
-_NAMES: Final = {"file": _write_toml_name, "environment": variable, "flag": flag_of}
+_NAMES: Final = {"file": _write_toml_name, "environment": options.variable, "flag": options.flag_of}

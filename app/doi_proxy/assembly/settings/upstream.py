@@ -231,8 +231,6 @@ class ServerSettings(options.SettingsGroup):
 
 #: A URL of an HTTP API, whose scheme has any letter case (RFC 3986, section 3.1), or of handle servers.
 _UPSTREAM: Final = re.compile(r"(?i:https?)://[^?#\s]+|hdl:(//[^/?#\s@]+|(/[^/?#\s][^?#\s]*)?(\?[0-9A-Fa-f.:=&]+)?)")
-#: Seconds of the rate that are saved up while no query is sent, so the links of a page are looked up together.
-_BURST_SECONDS: Final = 5.0
 _FORM: Final = (
     "a URL begins with http:// or https:// and has no blank, `?` or `#`, such as https://doi.org; or write hdl: or "
     "hdl://host:port. Separate several by commas"
@@ -301,8 +299,9 @@ class UpstreamSettings(options.SettingsGroup):
         description="Upstream queries a second, for all clients together. Raise it if the upstream agrees, or is "
         "your own.",
     )
+    # Seconds of the rate that are saved up while no query is sent, so the links of a page are looked up together.
     upstream_burst: float = Field(
-        default_factory=lambda known: min(max(1.0, _BURST_SECONDS * known["upstream_rate"]), float(options.MAX_RATE)),
+        default_factory=lambda known: min(max(1.0, 5.0 * known["upstream_rate"]), float(options.MAX_RATE)),
         ge=1,
         le=options.MAX_RATE,
         json_schema_extra=options.RELOADED,

@@ -13,29 +13,15 @@ from typing import Any, Final
 from doi_names.errors import NotADOI
 from doi_names.name import HandleName
 from doi_proxy.errors import FAILURES, ConfigurationError, CouldNotVerify, DoiProxyError
+from doi_proxy.features import feature
 from doi_proxy.features.admin.http import describe_entry
 from doi_proxy.features.admin.purge import Selection, count_selected, purge
-from doi_proxy.features.feature import (
-    Command,
-    CommandContext,
-    Stores,
-    add_server,
-    read_argument,
-    read_prefix,
-    set_usage,
-    whole_number,
-)
 from doi_proxy.proxy_client import AdminClient, find_running, open_client
 from doi_proxy.resolver.resolution import Conditions
 from doi_proxy.system.files import print_json
 from doi_proxy.upstream.source import Priority
 
 # --- On a running proxy -------------------------------------------------------------------------------------------
-
-
-def show_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
-    """Print the entries of names as JSON. Exit status 1 if one has none."""
-    return _print_each(names, lambda name: client.show(name.text))
 
 
 def refresh_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
@@ -67,7 +53,7 @@ def purge_remote(client: AdminClient, selections: Sequence[dict[str, Any]], *, s
 # --- On the store -------------------------------------------------------------------------------------------------
 
 
-async def show_stored(stores: Stores, names: Sequence[HandleName]) -> int:
+async def show_stored(stores: feature.Stores, names: Sequence[HandleName]) -> int:
     """Print the entries of names in the store as JSON. Exit status 1 if one has none."""
     stores.require()
     async with stores.open(read_only=True) as cache:
@@ -82,7 +68,7 @@ async def show_stored(stores: Stores, names: Sequence[HandleName]) -> int:
     return _print_each(names, find)
 
 
-async def refresh_stored(stores: Stores, names: Sequence[HandleName]) -> int:
+async def refresh_stored(stores: feature.Stores, names: Sequence[HandleName]) -> int:
     """Fetch names from the upstream now, into the store. Exit status 1 if the upstream did not answer for one."""
     status = 0
     async with stores.open_online() as parts:
@@ -97,7 +83,7 @@ async def refresh_stored(stores: Stores, names: Sequence[HandleName]) -> int:
     return status
 
 
-async def refresh_prefix_stored(stores: Stores, prefix: HandleName, limit: int) -> int:
+async def refresh_prefix_stored(stores: feature.Stores, prefix: HandleName, limit: int) -> int:
     """The same as `refresh_prefix_remote`, in the store."""
     from doi_proxy.features.admin.purge import refresh_prefix
 
@@ -140,51 +126,48 @@ ON_STORE: Final = "use the admin API of the proxy at this URL instead of the sto
 
 
 def _add_show(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--server URL] NAME [NAME ...] | [--every-entry]")
+    feature.set_usage(command, "[--server URL] NAME [NAME ...] | [--every-entry]")
     command.add_argument(
         "names", nargs="*", metavar="NAME", help="names, in any presentation form; without one, the store is counted"
     )
     command.add_argument(
         "--every-entry", action="store_true", help="count fresh, stale and negative entries even in a large store"
     )
-    add_server(command, ON_STORE)
+    feature.add_server(command, ON_STORE)
 
 
 def _add_refresh(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--server URL] NAME [NAME ...] | --prefix PREFIX [--limit N]")
+    feature.set_usage(command, "[--server URL] NAME [NAME ...] | --prefix PREFIX [--limit N]")
     command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
     command.add_argument("--prefix", metavar="PREFIX", help="the names of the cache under this prefix, oldest first")
-    command.add_argument("--limit", type=whole_number, metavar="N", help="fetch at most N names of the prefix")
-    add_server(command, ON_STORE)
+    command.add_argument("--limit", type=feature.whole_number, metavar="N", help="fetch at most N names of the prefix")
+    feature.add_server(command, ON_STORE)
 
 
-def _show(context: CommandContext, namespace: argparse.Namespace) -> int:
+def _show(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
     if not namespace.names:
-        return _show_counts(context, namespace)
+        from doi_proxy.features.admin.purge import show_counts
+
+        if namespace.server is not None:
+            raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
+        return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
     if namespace.every_entry:
         raise ConfigurationError("--every-entry is for the counts of the whole store; give no names")
-    names = [read_argument(text) for text in namespace.names]
+    names = [feature.read_argument(text) for text in namespace.names]
     if namespace.server is not None:
-        return show_remote(open_client(context.settings, namespace.server), names)
+        client = open_client(context.settings, namespace.server)
+        return _print_each(names, lambda name: client.show(name.text))
     return asyncio.run(show_stored(context.stores, names))
 
 
-def _show_counts(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from doi_proxy.features.admin.purge import show_counts
-
-    if namespace.server is not None:
-        raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
-    return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
-
-
-def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:
+def _refresh(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
     if bool(namespace.names) == bool(namespace.prefix):
         raise ConfigurationError("refresh needs names, or --prefix")
-    if (prefix := read_prefix(namespace.prefix)) is not None:
+    if (prefix := feature.read_prefix(namespace.prefix)) is not None:
         return _refresh_prefix(context, namespace, prefix)
     from doi_proxy.features.admin.purge import require_name
 
-    names = [read_argument(text) for text in namespace.names]
+    names = [feature.read_argument(text) for text in namespace.names]
     try:
         for name in names:
             require_name(name)
@@ -195,7 +178,7 @@ def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:
     return asyncio.run(refresh_stored(context.stores, names))
 
 
-def _refresh_prefix(context: CommandContext, namespace: argparse.Namespace, prefix: HandleName) -> int:
+def _refresh_prefix(context: feature.CommandContext, namespace: argparse.Namespace, prefix: HandleName) -> int:
     from doi_proxy.features.admin.http import MAX_REFRESHED, REFRESH_LIMIT
 
     limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
@@ -207,30 +190,32 @@ def _refresh_prefix(context: CommandContext, namespace: argparse.Namespace, pref
 
 
 def _add_purge(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--server URL] [--soft] [--dry-run] NAME [NAME ...] | --prefix PREFIX | --negative | --all")
+    feature.set_usage(
+        command, "[--server URL] [--soft] [--dry-run] NAME [NAME ...] | --prefix PREFIX | --negative | --all"
+    )
     command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
     command.add_argument("--prefix", metavar="PREFIX", help="all names under this prefix, such as 10.1000")
     command.add_argument("--negative", action="store_true", help="all names that were not found, or have no values")
     command.add_argument("--all", dest="everything", action="store_true", help="all entries")
-    add_server(command, ON_STORE)
+    feature.add_server(command, ON_STORE)
     command.add_argument("--soft", action="store_true", help="make the entries stale and keep them for outages")
     command.add_argument("--dry-run", action="store_true", help="count the entries, and change nothing")
 
 
-def _purge(context: CommandContext, namespace: argparse.Namespace) -> int:
+def _purge(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
     selections = [bool(namespace.names), bool(namespace.prefix), namespace.negative, namespace.everything]
     if sum(selections) != 1:
         raise ConfigurationError("purge needs names, or exactly one of --prefix, --negative and --all")
-    prefix = read_prefix(namespace.prefix)
+    prefix = feature.read_prefix(namespace.prefix)
     if namespace.server is not None:
         return _purge_remote(context, namespace, prefix)
-    names = [read_argument(text) for text in namespace.names]
+    names = [feature.read_argument(text) for text in namespace.names]
     selection = Selection(names, prefix, namespace.negative, namespace.everything)
     return asyncio.run(purge_stored(context.stores, selection, soft=namespace.soft, dry_run=namespace.dry_run))
 
 
-def _purge_remote(context: CommandContext, namespace: argparse.Namespace, prefix: HandleName | None) -> int:
-    selections: list[dict[str, object]] = [{"doi": read_argument(text).text} for text in namespace.names]
+def _purge_remote(context: feature.CommandContext, namespace: argparse.Namespace, prefix: HandleName | None) -> int:
+    selections: list[dict[str, object]] = [{"doi": feature.read_argument(text).text} for text in namespace.names]
     if prefix is not None:
         selections = [{"prefix": prefix.text}]
     elif namespace.negative or namespace.everything:
@@ -239,7 +224,7 @@ def _purge_remote(context: CommandContext, namespace: argparse.Namespace, prefix
     return purge_remote(client, selections, soft=namespace.soft, dry_run=namespace.dry_run)
 
 
-async def purge_stored(stores: Stores, selection: Selection, *, soft: bool, dry_run: bool) -> int:
+async def purge_stored(stores: feature.Stores, selection: Selection, *, soft: bool, dry_run: bool) -> int:
     """Delete entries, or make them stale, or only count them. Raises ConfigurationError, StoreError."""
     stores.require()
     async with stores.open() as cache:
@@ -252,7 +237,7 @@ async def purge_stored(stores: Stores, selection: Selection, *, soft: bool, dry_
 
 
 COMMANDS: Final = (
-    Command("cache show", _add_show, _show),
-    Command("cache refresh", _add_refresh, _refresh),
-    Command("cache purge", _add_purge, _purge),
+    feature.Command("cache show", _add_show, _show),
+    feature.Command("cache refresh", _add_refresh, _refresh),
+    feature.Command("cache purge", _add_purge, _purge),
 )

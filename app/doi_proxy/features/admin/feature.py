@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
 
 from pydantic import Field, field_validator
 
 from doi_proxy.errors import ConfigurationError, RateExceeded
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system import options
-
-if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
-
-#: Characters of the shortest admin token.
-MIN_TOKEN: Final = 16
 
 
 class AdminSettings(options.SettingsGroup):
@@ -35,11 +28,9 @@ class AdminSettings(options.SettingsGroup):
     @classmethod
     def _check_token(cls, value: str | None) -> str | None:
         """Refuse a token that can be guessed, or that a header cannot carry (RFC 6750, section 2.1)."""
-        if value is not None and (
-            len(value) < MIN_TOKEN or not value.isascii() or not value.isprintable() or " " in value
-        ):
+        if value is not None and (len(value) < 16 or not value.isascii() or not value.isprintable() or " " in value):
             raise ValueError(
-                f"the token needs at least {MIN_TOKEN} printable ASCII characters without spaces, such as the output "
+                "the token needs at least 16 printable ASCII characters without spaces, such as the output "
                 "of `openssl rand -base64 32`"
             )
         return value

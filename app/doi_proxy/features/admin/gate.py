@@ -29,10 +29,6 @@ ADMIN_PATH: Final = b"/admin/"
 WRONG_TOKENS: Final = "admin"
 #: Requests of one client with a wrong token: ten at once, and one in ten seconds.
 WRONG_TOKEN_RATE: Final = Rate(0.1, 10.0)
-_NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
-#: RFC 6750, section 3.
-_CHALLENGE: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin"')
-_WRONG: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", error="invalid_token"')
 
 
 def _is_right(authorization: str | None, secret: str | None) -> bool:
@@ -43,11 +39,6 @@ def _is_right(authorization: str | None, secret: str | None) -> bool:
     scheme, _, sent = (authorization or "").partition(" ")
     is_equal = secret is not None and hmac.compare_digest(sent.strip(" ").encode("latin-1"), secret.encode())
     return is_equal and scheme.lower() == "bearer"
-
-
-def _has_token(request: Request) -> bool:
-    """Whether a request has a Bearer token. A front proxy may pass on another scheme that is its own."""
-    return (request.header(b"authorization") or "").partition(" ")[0].lower() == "bearer"
 
 
 class AdminGate(OperatorGate):
@@ -89,8 +80,10 @@ class AdminGate(OperatorGate):
 
     def answers(self, request: Request) -> bool:
         """Whether a request is for this gate."""
-        path = request.path
-        return path.startswith(ADMIN_PATH) or (path in self._shared and _has_token(request))
+        if request.path.startswith(ADMIN_PATH) or request.path not in self._shared:
+            return request.path.startswith(ADMIN_PATH)
+        # A front proxy may pass on another scheme that is its own.
+        return (request.header(b"authorization") or "").partition(" ")[0].lower() == "bearer"
 
     async def answer(self, request: Request, scope: responses.Scope, send: responses.Send) -> int:
         """Answer a request. Returns the status."""
@@ -101,7 +94,8 @@ class AdminGate(OperatorGate):
             if message["type"] == "http.response.start":
                 status = message["status"]
                 # No CORS headers: no page of another site may read an answer.
-                message["headers"] = [*_without_cache(message.get("headers", ())), _NOSNIFF, NO_STORE]
+                headers = [header for header in message.get("headers", ()) if header[0] != b"cache-control"]
+                message["headers"] = [*headers, (b"x-content-type-options", b"nosniff"), NO_STORE]
             await send(message)
 
         refusal = self._refuse(request)
@@ -131,8 +125,11 @@ class AdminGate(OperatorGate):
                 self._attempts.take(self._attempts.open(self._client_of(request.client_address)))
             except TooManyRequests as error:
                 return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
-            challenge = _CHALLENGE if authorization is None else _WRONG
-            return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
+            # RFC 6750, section 3.
+            wrong = b"" if authorization is None else b', error="invalid_token"'
+            challenge = b'Bearer realm="doi-proxy admin"' + wrong
+            message = "The admin API needs the header Authorization: Bearer TOKEN."
+            return self._problem(401, message, ((b"www-authenticate", challenge),))
         return self._refuse_form(request)
 
     def _refuse_form(self, request: Request) -> responses.Reply | None:
@@ -152,10 +149,6 @@ class AdminGate(OperatorGate):
 def _limits(error: TooManyRequests) -> tuple[Header, ...]:
     headers = quota_headers(error.quota, error.retry_after)
     return tuple(header for header in headers if not header[0].startswith(b"access-control-"))
-
-
-def _without_cache(headers: object) -> list[Header]:
-    return [header for header in headers if header[0] != b"cache-control"]  # type: ignore[attr-defined]
 
 
 async def _send(reply: responses.Reply, send: responses.Send) -> None:

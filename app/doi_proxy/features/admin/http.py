@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from ipaddress import ip_network
 from math import floor
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import FastAPI, Path, Request
@@ -30,8 +30,6 @@ from doi_proxy.resolver.resolution import Conditions, Origin
 from doi_proxy.web.negotiation import PROBLEM
 from handle_protocol.referral import ResponseCode
 
-#: Seconds for which a client can be denied. Beyond that, `client_deny_file` is the place.
-MAX_DENIAL_SECONDS = 30 * 86_400.0
 #: Names that a refresh of a prefix fetches by default, and the most that it can fetch.
 REFRESH_LIMIT = 100
 MAX_REFRESHED = 1_000
@@ -87,9 +85,8 @@ class DenyRequest(_Request):
     """The network to deny, and for how long."""
 
     network: str = Field(max_length=64, description="A network or an address.", examples=["192.0.2.0/24"])
-    seconds: float = Field(
-        ge=0, le=MAX_DENIAL_SECONDS, description="Seconds from now; `0` ends a denial.", examples=[600]
-    )
+    # Seconds for which a client can be denied. Beyond that, `client_deny_file` is the place.
+    seconds: float = Field(ge=0, le=30 * 86_400.0, description="Seconds from now; `0` ends a denial.", examples=[600])
 
     @field_validator("network")
     @classmethod
@@ -215,10 +212,6 @@ def show_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-#: The path of an entry, before the name.
-ENTRIES: Final = b"/admin/entries/"
-
-
 @dataclass(frozen=True, slots=True)
 class AdminActions:
     """What an operator can do. Each action raises errors of doi_proxy.errors."""
@@ -262,7 +255,8 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         responses={404: {"description": "The cache has no entry for the name.", "content": {PROBLEM: {}}}},
     )
     async def show_entry(request: Request, doi: Annotated[str, Path(examples=["10.1000/182"])]) -> EntryReport:
-        name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])
+        # The path of an entry, before the name.
+        name = read_path(request.scope["raw_path"][len(b"/admin/entries/") - 1 :])
         report = await actions.show(name)
         audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
         if report is None:

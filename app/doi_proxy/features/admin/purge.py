@@ -60,10 +60,6 @@ async def count_entries(cache: TieredStore, now: float, bar: Bar) -> dict[str, i
     return counts
 
 
-#: Entries that are changed concurrently.
-_CONCURRENCY: Final = 64
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The entries to purge: names, those under a prefix, negative entries, or all. Exactly one is set."""
@@ -153,7 +149,8 @@ async def _change(
     async for entry in _select(cache, selection):
         found.add(entry.key)
         waiting.append(entry)
-        if len(waiting) == _CONCURRENCY:
+        # Entries that are changed concurrently.
+        if len(waiting) == 64:
             await _apply(cache, waiting, change)
             waiting.clear()
     await _apply(cache, waiting, change)
@@ -177,10 +174,6 @@ async def _select(cache: TieredStore, selection: Selection) -> AsyncIterator[Ent
             yield entry
 
 
-#: Seconds after which no further query is sent. A client of the admin API waits for the answer.
-MAX_SECONDS: Final = 60.0
-#: Failures in a row after which the rest is left out.
-MAX_FAILURES: Final = 10
 _NOW: Final = Conditions(authoritative=True, priority=Priority.BULK)
 
 
@@ -205,12 +198,14 @@ def require_name(name: HandleName) -> HandleName:
 async def refresh_prefix(cache: TieredStore, resolver: Resolver, prefix: HandleName, *, limit: int) -> RefreshResult:
     """Fetch up to `limit` names that the cache has under a prefix. An upstream that is a proxy gets `auth`.
 
-    Names beyond the limit, after MAX_SECONDS or after MAX_FAILURES are left out, and so are names with a local record.
+    Names beyond the limit, after a minute or after ten failures in a row are left out, and so are names with a local
+    record.
     """
     names, total = await _find_oldest(cache, fold(prefix.key).rstrip("/") + "/", limit)
     result = RefreshResult()
     waiting = iter(names)
-    deadline = asyncio.get_running_loop().time() + MAX_SECONDS
+    # A client of the admin API waits for the answer.
+    deadline = asyncio.get_running_loop().time() + 60.0
     async with asyncio.TaskGroup() as group:
         # Queries at the same time.
         for _ in range(4):
@@ -234,7 +229,7 @@ async def _find_oldest(cache: TieredStore, scope: str, limit: int) -> tuple[list
 
 
 async def _work(resolver: Resolver, waiting: Iterator[HandleName], result: RefreshResult, deadline: float) -> None:
-    while result.failures_in_a_row < MAX_FAILURES and asyncio.get_running_loop().time() < deadline:
+    while result.failures_in_a_row < 10 and asyncio.get_running_loop().time() < deadline:
         name = next(waiting, None)
         if name is None:
             return

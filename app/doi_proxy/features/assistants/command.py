@@ -27,11 +27,6 @@ log = logging.getLogger(__name__)
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def add_mcp_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    add_server(command, "look names up at this proxy; by default in this process, with its store")
-
-
 def run_mcp(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Serve until the client leaves or a signal ends the process. Raises ConfigurationError."""
     require_libraries(Assistants)
@@ -99,4 +94,10 @@ async def _open_server(context: CommandContext, server: ProxyServer | None) -> A
         yield create_server(Tools(names, bounds, base_url, frozenset({host} if host else ())), read_version())
 
 
-COMMANDS: Final = (Command("mcp", add_mcp_arguments, run_mcp),)
+COMMANDS: Final = (
+    Command(
+        "mcp",
+        lambda command: add_server(command, "look names up at this proxy; by default in this process, with its store"),
+        run_mcp,
+    ),
+)

@@ -12,32 +12,12 @@ from contextlib import suppress
 from typing import Any, Final, cast, get_args
 
 import msgspec
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    GetPromptRequestParams,
-    GetPromptResult,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    ListPromptsResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    TextContent,
-    Tool,
-    ToolAnnotations,
-)
 from pydantic import BaseModel
 
 from doi_proxy.errors import FAILURES
@@ -80,11 +60,11 @@ _DESCRIPTIONS: Final[dict[ToolName, tuple[str, str]]] = {
         "A bibliography in BibTeX, RIS or CSL JSON is one text.",
     ),
 }
-_PROMPT: Final = Prompt(
+_PROMPT: Final = types.Prompt(
     name="check_my_reference_list",
     title="Check my reference list",
     description="Checks the DOI names of a reference list, and says which to correct.",
-    arguments=[PromptArgument(name="references", description="The references, one a line.", required=True)],
+    arguments=[types.PromptArgument(name="references", description="The references, one a line.", required=True)],
 )
 _PROMPT_TEXT: Final = (
     "Check this reference list with the tool check_list, all lines in one call. For each line that is not resolved, "
@@ -106,21 +86,27 @@ def create_server(tools: Tools, version: str) -> Server[Any]:
 
     described = [_describe(name, tools) for name in _DESCRIPTIONS]
 
-    async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=described)
+    async def list_tools(
+        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=described)
 
-    async def list_prompts(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListPromptsResult:
-        return ListPromptsResult(prompts=[_PROMPT])
+    async def list_prompts(
+        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[_PROMPT])
 
-    async def get_prompt(_: ServerRequestContext[Any], wanted: GetPromptRequestParams) -> GetPromptResult:
+    async def get_prompt(_: ServerRequestContext[Any], wanted: types.GetPromptRequestParams) -> types.GetPromptResult:
         if wanted.name != _PROMPT.name or "references" not in (wanted.arguments or {}):
-            raise MCPError(INVALID_PARAMS, f"The prompt is {_PROMPT.name}, with the argument references.")
-        text = TextContent(type="text", text=_PROMPT_TEXT + (wanted.arguments or {})["references"])
-        return GetPromptResult(description=_PROMPT.description, messages=[PromptMessage(role="user", content=text)])
+            raise MCPError(types.INVALID_PARAMS, f"The prompt is {_PROMPT.name}, with the argument references.")
+        text = types.TextContent(type="text", text=_PROMPT_TEXT + (wanted.arguments or {})["references"])
+        return types.GetPromptResult(
+            description=_PROMPT.description, messages=[types.PromptMessage(role="user", content=text)]
+        )
 
-    async def call_tool(context: ServerRequestContext[Any], call: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(context: ServerRequestContext[Any], call: types.CallToolRequestParams) -> types.CallToolResult:
         if call.name not in get_args(ToolName):
-            raise MCPError(INVALID_PARAMS, f"{call.name[:80]!r} is not a tool; use {', '.join(_DESCRIPTIONS)}.")
+            raise MCPError(types.INVALID_PARAMS, f"{call.name[:80]!r} is not a tool; use {', '.join(_DESCRIPTIONS)}.")
 
         async def report(done: int, total: int) -> None:
             await context.session.report_progress(done, total)
@@ -128,11 +114,11 @@ def create_server(tools: Tools, version: str) -> Server[Any]:
         try:
             result = await tools.call(cast(ToolName, call.name), call.arguments or {}, report)
         except FAILURES as error:
-            return CallToolResult(content=[TextContent(type="text", text=error.message)], is_error=True)
+            return types.CallToolResult(content=[types.TextContent(type="text", text=error.message)], is_error=True)
         members = result.model_dump(mode="json")
         # Clients that do not know structured content read the same as text (MCP 2025-06-18, Tools, Structured Content).
         text = msgspec.json.encode(members).decode()
-        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=members)
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], structured_content=members)
 
     return Server(
         "doi-proxy",
@@ -175,15 +161,15 @@ class OpenRequests:
     def record_read(self, item: SessionMessage | Exception) -> None:
         """A message was read. A request that the client cancels gets no answer."""
         message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, JSONRPCRequest):
+        if isinstance(message, types.JSONRPCRequest):
             self._ids.add(message.id)
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self._remove((message.params or {}).get("requestId"))
 
     def record_sent(self, item: SessionMessage | Exception) -> None:
         """A message was sent."""
         message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, JSONRPCResponse | JSONRPCError):
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             self._remove(message.id)
 
     async def wait(self, output: int) -> None:
@@ -237,20 +223,20 @@ async def serve_standard_streams(server: Server[Any], max_message_bytes: int) ->
         os.close(output)
 
 
-def _describe(name: ToolName, tools: Tools) -> Tool:
+def _describe(name: ToolName, tools: Tools) -> types.Tool:
     title, description = _DESCRIPTIONS[name]
     arguments, result = _MODELS[name]
     schema = arguments.model_json_schema()
     for member in schema["properties"].values():
         if member.get("type") == "array":
             member["maxItems"] = tools.bounds.lines
-    return Tool(
+    return types.Tool(
         name=name,
         title=title,
         description=description,
         input_schema=schema,
         output_schema=result.model_json_schema(mode="serialization"),
-        annotations=ToolAnnotations(
+        annotations=types.ToolAnnotations(
             title=title,
             read_only_hint=True,
             destructive_hint=False,

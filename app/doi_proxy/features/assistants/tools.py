@@ -99,8 +99,6 @@ class ServerNames:
                     yield row
 
 
-#: The longest text in a result, in characters.
-_MAX_TEXT: Final = 500
 #: A longer URL or name is left out, because a part of it would be another one.
 _MAX_URL: Final = 4_096
 _MAX_NAME: Final = 2_048
@@ -212,7 +210,7 @@ def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionMo
 
 def _cut(text: str) -> str:
     """A text for a reader. A longer one is cut."""
-    return _clean(text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…")
+    return _clean(text if len(text) <= 500 else text[:499] + "…")
 
 
 def _cut_message(text: str | None) -> str | None:
@@ -227,19 +225,16 @@ def _whole(text: str | None, most: int) -> str | None:
 def _clean(text: str) -> str:
     if text.isprintable():
         return text
-    # Takes the place of a control, formatting, private-use or unassigned character.
-    return "".join(character if _is_graphic(character) else "\N{REPLACEMENT CHARACTER}" for character in text)
-
-
-def _is_graphic(character: str) -> bool:
-    # str.isprintable is false for spaces other than U+0020, which printed references have.
-    return character.isprintable() or unicodedata.category(character) == "Zs"
+    # U+FFFD takes the place of a control, formatting, private-use or unassigned character. str.isprintable is false for
+    # spaces other than U+0020, which printed references have.
+    return "".join(
+        character if character.isprintable() or unicodedata.category(character) == "Zs" else "\ufffd"
+        for character in text
+    )
 
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0
-#: Names of one line that are checked.
-_NAMES_A_LINE: Final = 5
 
 ToolName = Literal["parse", "resolve", "check_list"]
 Report = Callable[[int, int], Awaitable[None]]
@@ -372,7 +367,8 @@ class Tools:
             found = await self._collect(rows, lines, ends, report)
         checked: list[CheckedLine] = []
         for line, row in zip(lines, found, strict=True):
-            checked.append(write_checked_line(line.number, line.text, _add_note(row, line.note)))
+            message = " ".join(filter(None, (row.message, line.note))) or None
+            checked.append(write_checked_line(line.number, line.text, replace(row, message=message)))
             await asyncio.sleep(0)
         return await self._summarize(checked, problems_only=arguments.problems_only)
 
@@ -460,9 +456,9 @@ def _divide_line(text: str, number: int, names: Sequence[FoundName]) -> Iterator
     for found in names:
         first.setdefault(found.name.key, found)
     distinct = list(first.values())
-    left = ", ".join(found.name.text for found in distinct[_NAMES_A_LINE:])
+    left = ", ".join(found.name.text for found in distinct[5:])
     note = f"The line has further names, which were not checked: {left}." if left else None
-    for found in distinct[:_NAMES_A_LINE]:
+    for found in distinct[:5]:
         yield _Line(text, number, ListItem(found.text, entry=text, found=found), note)
     if not distinct:
         yield _Line(text, number, ListItem(text))
@@ -494,12 +490,6 @@ def _without_answer(line: _Line, message: str) -> ListRow:
 
 def _is_problem(line: CheckedLine) -> bool:
     return line.verdict is not Verdict.RESOLVED or line.match == "different" or line.shown is not None
-
-
-def _add_note(row: ListRow, note: str | None) -> ListRow:
-    if note is None:
-        return row
-    return replace(row, message=note if row.message is None else f"{row.message} {note}")
 
 
 async def _ignore(done: int, total: int) -> None:

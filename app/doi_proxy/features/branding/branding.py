@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
@@ -29,20 +29,10 @@ from doi_proxy.web.pages import PageLink, Way
 from doi_proxy.web.shown_values import Outline, rows, show_name
 from handle_protocol.value import read_values
 
-#: The least contrast of text (WCAG 2.1, 1.4.3) and of the edge of a field (1.4.11).
+#: The least contrast of text (WCAG 2.1, 1.4.3).
 TEXT_CONTRAST: Final = 4.5
-EDGE_CONTRAST: Final = 3.0
-SCHEMES: Final = ("light", "dark")
 #: Paper is light.
 _MEDIA: Final = {"light": "print, (prefers-color-scheme: light)", "dark": "screen and (prefers-color-scheme: dark)"}
-#: What lies under text.
-GROUNDS: Final = ("paper", "raised", "tint", "warn-tint")
-#: The colours of text that is written on each of GROUNDS.
-TEXTS: Final = ("ink", "quiet", "accent")
-#: The two colours of text on a button.
-_ON_ACCENT: Final = ("#ffffff", "#0b1d24")
-#: The shares of the accent in the ground of a notice, and in its frame.
-_TINTS: Final = (0.07, 0.25)
 _COLOUR: Final = re.compile(r"#[0-9a-fA-F]{6}")
 _VARIABLE: Final = re.compile(r"--([a-z-]+): (#[0-9a-f]{6});")
 
@@ -63,7 +53,7 @@ def brand_stylesheet(stylesheet: str, colours: Mapping[str, str]) -> str:
     """
     palettes = read_palettes(stylesheet)
     rules = []
-    for scheme in SCHEMES:
+    for scheme in ("light", "dark"):
         suffix = "" if scheme == "light" else "_dark"
         changed = _change(colours, suffix, palettes[scheme]["paper"])
         if changed:
@@ -85,17 +75,22 @@ def _change(colours: Mapping[str, str], suffix: str, paper: str) -> dict[str, st
             changed[variable] = colour.lower()
     if "accent" in changed:
         accent = changed["accent"]
-        changed["on-accent"] = max(_ON_ACCENT, key=lambda text: contrast(text, accent))
+        # The two colours of text on a button.
+        changed["on-accent"] = max(("#ffffff", "#0b1d24"), key=lambda text: contrast(text, accent))
         paper = changed.get("paper", paper)
-        changed["tint"], changed["tint-line"] = (mix(accent, paper, share) for share in _TINTS)
+        # The shares of the accent in the ground of a notice, and in its frame.
+        changed["tint"], changed["tint-line"] = (mix(accent, paper, share) for share in (0.07, 0.25))
     return changed
 
 
 def check_contrast(palette: Palette, scheme: str, accent: str, background: str) -> None:
     """Raise WrongTable if a text could not be read. `accent` and `background` are the keys of the colours."""
-    pairs = [(text, ground, TEXT_CONTRAST) for text in TEXTS for ground in GROUNDS]
+    # The colours of text, and what lies under it.
+    grounds = ("paper", "raised", "tint", "warn-tint")
+    pairs = [(text, ground, TEXT_CONTRAST) for text in ("ink", "quiet", "accent") for ground in grounds]
     pairs += [("on-accent", "accent", TEXT_CONTRAST), ("warn", "warn-tint", TEXT_CONTRAST)]
-    pairs += [("edge", ground, EDGE_CONTRAST) for ground in ("paper", "raised")]
+    # The edge of a field (WCAG 2.1, 1.4.11).
+    pairs += [("edge", ground, 3.0) for ground in ("paper", "raised")]
     for text, ground, least in pairs:
         ratio = contrast(palette[text], palette[ground])
         if ratio < least:
@@ -130,8 +125,6 @@ def _linear(component: float) -> float:
     return component / 12.92 if component <= 0.04045 else float(((component + 0.055) / 1.055) ** 2.4)
 
 
-#: Links of one kind.
-MAX_LINKS: Final = 10
 #: The keys of colours.
 COLOURS: Final = ("accent", "accent_dark", "background", "background_dark")
 #: The keys of tables of links.
@@ -188,8 +181,8 @@ def read_brand_links(key: str, table: object) -> tuple[NamedLink, ...]:
     """The links of a table of addresses by their words. Raises WrongTable."""
     if not isinstance(table, dict):
         raise WrongTable(f"this is not a table of links; {_EXAMPLE}", key)
-    if len(table) > MAX_LINKS:
-        raise WrongTable(f"there are {len(table)} links; the limit is {MAX_LINKS}", key)
+    if len(table) > 10:
+        raise WrongTable(f"there are {len(table)} links; the limit is 10", key)
     for words, address in table.items():
         if not (words.strip() and isinstance(address, str) and address):
             raise WrongTable(f"{words[:80]!r} is not a link; {_EXAMPLE}", key)
@@ -290,9 +283,6 @@ class Translation:
     footer: str
 
 
-_NOTHING: Final = Translation({}, {}, "")
-
-
 def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[str]) -> dict[str, Translation]:
     """What a file TAG.toml of `folder` has for each tag. Raises ConfigurationError if a language misses a text."""
     reference = read_all(packages, LANGUAGES[0])
@@ -310,7 +300,7 @@ def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[s
 def _read_translation(tag: str, folder: Path | None, reference: Mapping[str, str]) -> Translation:
     path = None if folder is None else folder / f"{tag}.toml"
     if path is None or not path.exists():
-        return _NOTHING
+        return Translation({}, {}, "")
     try:
         toml = read_regular(path, MAX_MESSAGES_BYTES).decode("utf-8-sig")
         tables = parse_toml(toml)
@@ -453,10 +443,6 @@ class _CustomTemplates:
 
 #: The file of the folder that says what the institution is, and the folders beside it.
 FILE: Final = "branding.toml"
-MESSAGES: Final = "messages"
-TEMPLATES: Final = "templates"
-#: A larger file is refused. The example has 1 kB.
-MAX_FILE_BYTES: Final = 65_536
 #: Larger logos are refused, because every reader loads the logo.
 MAX_LOGO_BYTES: Final = 262_144
 #: For each suffix of a logo: the media type, and the bytes at the start of such a file.
@@ -467,9 +453,6 @@ LOGO_TYPES: Final = {
     ".jpg": ("image/jpeg", b"\xff\xd8\xff"),
     ".jpeg": ("image/jpeg", b"\xff\xd8\xff"),
 }
-#: The colour and the title of our icon.
-_FAVICON_COLOUR: Final = "#0b5a73"
-_PRODUCT: Final = "doi-proxy"
 _SVG_ROOT: Final = re.compile(rb"<svg[\s>]")
 
 
@@ -482,7 +465,8 @@ def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> look.B
         raise ConfigurationError(f"branding_folder: the folder {folder} does not exist")
     file = folder / FILE
     try:
-        text = read_regular(file, MAX_FILE_BYTES).decode("utf-8-sig")
+        # A larger file is refused. The example has 1 kB.
+        text = read_regular(file, 65_536).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"branding_folder: the file {file} cannot be read: {explain_failure(error)}"
@@ -517,10 +501,11 @@ def _build(name: str, folder: Path | None, institution: Institution, packages: S
         footer=institution.footer,
         **institution.links,
     )
-    found = read_messages(institution.languages, _find_folder(folder, MESSAGES), packages)
+    found = read_messages(institution.languages, _find_folder(folder, "messages"), packages)
     texts = {tag: translation.texts for tag, translation in found.items()}
     brands = {tag: _translate(brand, translation) for tag, translation in found.items()}
-    replace_templates = _replace_templates(_find_folder(folder, TEMPLATES), brand)
+    own = _find_folder(folder, "templates")
+    replace_templates = None if own is None else lambda templates: open_templates(templates, own, brand)
     return look.Branding(brand, files, institution.languages, texts, replace_templates, brands)
 
 
@@ -536,15 +521,12 @@ def _translate(brand: look.Brand, translation: Translation) -> look.Brand:
     return replace(brand, **changed)
 
 
-def _replace_templates(folder: Path | None, brand: look.Brand) -> Callable[[OwnTemplates], Renderer] | None:
-    return None if folder is None else lambda own: open_templates(own, folder, brand)
-
-
 def _brand_icon(name: str, accent: str | None, svg: str) -> str:
     """The icon of the site with the colour and the name of the institution."""
     if accent is not None:
-        svg = svg.replace(f'fill="{_FAVICON_COLOUR}"', f'fill="{escape(accent)}"')
-    return svg.replace(f"<title>{_PRODUCT}</title>", f"<title>{escape(name)}</title>")
+        # The colour and the title of our icon.
+        svg = svg.replace('fill="#0b5a73"', f'fill="{escape(accent)}"')
+    return svg.replace("<title>doi-proxy</title>", f"<title>{escape(name)}</title>")
 
 
 def _read_logo(path: Path) -> look.StaticFile:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Feature, Opened
 from doi_proxy.system.options import RELOADED, Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Opened
     from doi_proxy.system.check import Finding, Inspection
     from doi_proxy.web.pages import Pages
     from doi_proxy.web.redirect import Face

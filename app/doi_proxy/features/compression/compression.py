@@ -26,22 +26,15 @@ else:
 _LEVEL: Final = 1
 #: Larger bodies are compressed in a thread. This takes the event loop about a millisecond.
 _MAX_NOW: Final = 32_768
-#: Smaller answers are sent as they are.
-MIN_BYTES: Final = 8_192
-#: Memory for compressed answers of one process.
-MEMORY_BYTES: Final = 16 * 1024 * 1024
 _CONTENT_ENCODING: Final = b"content-encoding"
 _TYPES: Final = (b"text/", b"application/json", b"application/problem+json", b"application/javascript", b"image/svg")
 _LENGTH: Final = b"content-length"
-_NO_CONTENT: Final = 204
-#: RFC 9110, section 15.4.
-_REDIRECTION: Final = range(300, 400)
 
 
 class Compression(Encoder):
     """Compresses answers, and caches the compressed bodies."""
 
-    def __init__(self, *, min_bytes: int = MIN_BYTES, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(self, *, min_bytes: int = 8_192, memory_bytes: int = 16 * 1024 * 1024) -> None:
         """Bodies from `min_bytes` on are compressed. `memory_bytes` limits the cache of compressed bodies."""
         self.encodes_from = min_bytes
         self._memory_bytes = memory_bytes
@@ -52,8 +45,8 @@ class Compression(Encoder):
 
     def is_large(self, reply: Reply) -> bool:
         """Whether an answer has a compressed form."""
-        # The body of a redirect repeats its Location. Few clients read it.
-        if len(reply.body) < self.encodes_from or reply.status == _NO_CONTENT or reply.status in _REDIRECTION:
+        # The body of a redirect repeats its Location (RFC 9110, section 15.4). Few clients read it.
+        if len(reply.body) < self.encodes_from or reply.status == 204 or 300 <= reply.status < 400:
             return False
         fields = dict(reply.headers)
         return fields.get(b"content-type", b"").startswith(_TYPES) and _CONTENT_ENCODING not in fields

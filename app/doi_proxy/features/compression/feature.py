@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from doi_proxy.features.feature import Feature
-
-if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
+from doi_proxy.features.feature import Core, Feature, Others, Part
 
 
 class CompressedAnswers(Feature):

@@ -21,8 +21,6 @@ from doi_proxy.proxy_client import ProxyFailure, may_read, open_client
 from doi_proxy.system.files import print_json, printable
 
 _PATH: Final = b"/admin/explain"
-#: The settings of the process that explains without a running proxy.
-_ALONE: Final = {"management_listen": (), "access_log": "off"}
 _ALONE_NOTE: Final = (
     "By the settings and the store. No running proxy was queried, so admission, back-off and budget are those of a new "
     "process."
@@ -120,7 +118,7 @@ async def _explain_alone(context: CommandContext, parameters: Mapping[str, str])
     logging.disable(logging.WARNING)  # the line of the admin API about each action
     try:
         # The answer to a query is stored, as that to any other.
-        settings = {**_ALONE, "admin_token": token}
+        settings = {"management_listen": (), "access_log": "off", "admin_token": token}
         async with context.open_application(settings, read_only="fetch" not in parameters) as application:
             await application(scope, receive, send)
     finally:

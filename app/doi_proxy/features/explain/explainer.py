@@ -330,18 +330,14 @@ class Explainer:
             reason = "" if error is None else f"{error.message} ({error.token})"
             names: tuple[DecisionName, ...] = ("alias", "location", "target", "rule")
             return [*(self._report(name, "none", reason) for name in names), self._headers(reply)], reply
-        steps = [self._alias(found), self._location(found), self._target(found)]
+        names_of = (f"{one.name.text} ({_describe_origin(one)})" for one in found.chain.resolutions)
+        alias = self._report("alias", "followed" if found.chain.is_alias else "none", " → ".join(names_of))
+        steps = [alias, self._location(found), self._target(found)]
         rule, detour = await self._rule(explained, found, may_query=may_query)
         request = _request(explained, self._context.public_url)
         query = self._face.redirects.read_query(request, explained.name, NO_PARAMETERS)
         reply = self._face.redirects.reply(request, query.options, NO_PARAMETERS, found, detour=detour)
         return [*steps, rule, self._headers(reply)], reply
-
-    def _alias(self, found: Destination) -> DecisionReport:
-        chain = " → ".join(
-            f"{resolution.name.text} ({_describe_origin(resolution)})" for resolution in found.chain.resolutions
-        )
-        return self._report("alias", "followed" if found.chain.is_alias else "none", chain)
 
     def _location(self, found: Destination) -> DecisionReport:
         locations = found.locations

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from doi_proxy.features.feature import Extra, Feature
+from doi_proxy.features.feature import Extra, Feature, Importer
 from doi_proxy.system.options import Settings
-
-if TYPE_CHECKING:
-    from doi_proxy.features.feature import Importer
 
 
 class HandleDump(Feature):

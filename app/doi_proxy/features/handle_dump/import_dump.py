@@ -33,15 +33,10 @@ from doi_proxy.system.toml_text import FileProblem
 from handle_protocol.dump import DumpRecord, read_dump
 from handle_protocol.errors import InvalidDump, MalformedMessage, SignatureInvalid
 
-_MAX_KEYS_BYTES: Final = 16 * 1024 * 1024
-_MAX_SIGNATURES: Final = 10
-_USUAL: Final = "1110"
 _STEP: Final = 200
 _LINE_OF_DUMP: Final = re.compile(r"line \d+ of the dump")
 #: The first line of a file that an import may replace.
 _MARK: Final = "# Written by doi-proxy cache import --format handle-dump; the next import replaces this file.\n"
-#: Conflicts with other files that are shown.
-_MAX_SHOWN: Final = 20
 #: Records that cannot be used, and bytes of their names, after which the dump is not read on.
 _MAX_FLAWS: Final = 100_000
 _MAX_FLAW_BYTES: Final = 64 * 1024 * 1024
@@ -52,7 +47,8 @@ class UnusableRecord(Exception):
     """A record of the dump cannot be a local record. The message names it, and says why."""
 
     def __init__(self, handle: str, reason: str) -> None:
-        super().__init__(f"{_show(handle)}{reason}")
+        shown = handle[:200] if handle.isprintable() and handle == handle.strip() else repr(handle[:200])
+        super().__init__(f"{shown}{reason}")
         self.handle = handle
 
 
@@ -161,7 +157,7 @@ def _read_keys(file: BinaryIO, bar: Bar) -> dict[str, bytes]:
     from handle_protocol.signature_chain import read_value_data  # noqa: PLC0415 - it loads the library of signatures
 
     keys: dict[str, bytes] = {}
-    room = _MAX_KEYS_BYTES
+    room = 16 * 1024 * 1024
     position = 0
     for number, record in enumerate(read_dump(file)):
         with suppress(UnusableRecord):
@@ -221,7 +217,9 @@ class _Records:
         # As the server wrote them: see `escape_separators`.
         written = json.dumps(public, ensure_ascii=False).replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
         text = f"[[record]]\ndoi = {_quote(handle, handle)}\nvalues = {_quote(written, handle)}\n\n"
-        _require_local_record(text, handle)
+        for found in read_records(text, "the dump"):
+            if isinstance(found, FileProblem) and found.severity == "error":
+                raise UnusableRecord(handle, f": a proxy could not use it: {found.message}")
         key = HandleName(handle).key
         if key in self._names:
             raise UnusableRecord(handle, " has a record already, in the dump")
@@ -238,8 +236,8 @@ class _Records:
         from handle_protocol.signature_chain import read_signature, read_value_data  # noqa: PLC0415 - see _read_keys
 
         signatures = [value for value in values.values() if value["type"].upper() == "HS_SIGNATURE"]
-        if len(signatures) > _MAX_SIGNATURES:
-            raise UnusableRecord(handle, f" has over {_MAX_SIGNATURES} signatures")
+        if len(signatures) > 10:
+            raise UnusableRecord(handle, " has over 10 signatures")
         verified = 0
         for value in signatures:
             place = f": the signature at index {value['index']}"
@@ -266,19 +264,8 @@ class _Records:
         return len(signatures), verified
 
 
-def _require_local_record(text: str, handle: str) -> None:
-    """Read a record as a proxy reads it. Raises UnusableRecord."""
-    for found in read_records(text, "the dump"):
-        if isinstance(found, FileProblem) and found.severity == "error":
-            raise UnusableRecord(handle, f": a proxy could not use it: {found.message}")
-
-
-def _show(handle: str) -> str:
-    return handle[:200] if handle.isprintable() and handle == handle.strip() else repr(handle[:200])
-
-
 def _is_public(value: Mapping[str, Any]) -> bool:
-    permissions = value.get("permissions", _USUAL)
+    permissions = value.get("permissions", "1110")
     return isinstance(permissions, str) and permissions[2:3] == "1" and value["type"].upper() != "HS_SECKEY"
 
 
@@ -302,7 +289,8 @@ def _require_usable(part: Path, target: Path) -> None:
                 places[str(link)] = "the dump" if file == part else str(file)
         reading = read_files(Path(folder), FileBounds(), time.time())
     if reading.errors:
-        message = "; ".join(problem.message for problem in reading.errors[:_MAX_SHOWN])
+        # Conflicts with other files that are shown.
+        message = "; ".join(problem.message for problem in reading.errors[:20])
         for link_text, place in places.items():
             message = message.replace(link_text, place)
         # Its lines are those of the file that was written, and not of the dump.

@@ -29,7 +29,6 @@ from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, find_target, host_o
 from handle_protocol.value import Record
 
 HELP_PATH: Final = "/help/"
-_MAX_OWN_READS: Final = 4
 #: Seconds that a page waits for them.
 _READ_SECONDS: Final = 1.0
 #: The headers of the redirect to the page of a name.
@@ -134,7 +133,7 @@ class HelpPage:
         """
         own = sum(reader == client for reader in self._reads.values())
         # Reads of earlier targets that run or wait, and those of one client.
-        if self._store is None or len(self._reads) >= 16 or own >= _MAX_OWN_READS:
+        if self._store is None or len(self._reads) >= 16 or own >= 4:
             return []
         task = asyncio.create_task(self._read_in_turn(self._store, name.key))
         self._reads[task] = client

@@ -20,14 +20,8 @@ from doi_proxy.resolver.target import web_target
 
 #: The value of a reader's choice that wants no service.
 NO_SERVICE: Final = "none"
-#: Elements of a prefix after this many are not compared.
-_MAX_PREFIX_ELEMENTS: Final = 10
-#: The schemes of targets that a service can open.
-_WEB_SCHEMES: Final = ("http://", "https://")
 #: What a path may contain and a value in a query may not (RFC 3986, section 3.4; WHATWG URL, section 5.1).
 _NOT_IN_VALUES: Final = str.maketrans({"&": "%26", "'": "%27", ";": "%3B", "=": "%3D"})
-#: What the answer depends on wherever a rule can match.
-_ALWAYS_READ: Final = ClientFact.COOKIE
 
 Network = IPv4Network | IPv6Network
 
@@ -161,24 +155,26 @@ class LibraryRules(msgspec.Struct, frozen=True):
     #: Hosts that no rule applies to, such as open-access repositories.
     exempt: frozenset[str] = frozenset()
 
-    @property
-    def uses_agencies(self) -> bool:
-        """Whether a rule has a condition about the registration agency."""
-        return any(rule.agencies for rule in self.rules)
-
     def service_of(self, base: str | None) -> LibraryService | None:
         """The service with a base URL. None for any other text: only these may be chosen."""
         return next((service for service in self.services if service.base == base), None)
 
     def find_concerning(self, work: LibraryWork, own: OwnAddress | None) -> tuple[Rule, ...]:
         """The rules that can decide about a work, in order. Empty if it is left alone for every client."""
-        if not work.target.lower().startswith(_WEB_SCHEMES) or (own is not None and _is_at(work.target, own)):
+        # A service can open targets of these schemes.
+        if not work.target.lower().startswith(("http://", "https://")):
+            return ()
+        if own is not None and _is_at(work.target, own):
             return ()
         host = host_of(work.target)
-        hosts = frozenset(_with_parents(host or ""))
+        labels = (host or "").split(".")
+        hosts = frozenset(".".join(labels[start:]) for start in range(len(labels)))
         if host is None or not self.exempt.isdisjoint(hosts) or self._is_service(host, hosts):
             return ()
-        prefixes, found = _prefix_and_parents(work.name), []
+        # Elements of a prefix after ten are not compared.
+        elements = fold(work.name.prefix).split(".", 10)[:10]
+        prefixes = frozenset(".".join(elements[:count]) for count in range(1, len(elements) + 1))
+        found = []
         for rule in self.rules:
             if rule.concerns(work, prefixes, hosts):
                 found.append(rule)
@@ -194,7 +190,8 @@ def decide_copy(rules: LibraryRules, concerning: tuple[Rule, ...], work: Library
     """Decide about a work, given the rules that concern it. A reader's choice wins over the conditions of the rules."""
     if not concerning:
         return NOT_CONCERNED
-    facts = _ALWAYS_READ
+    # What the answer depends on wherever a rule can match.
+    facts = ClientFact.COOKIE
     for concerning_rule in concerning:
         facts |= concerning_rule.facts
     if reader.choice == NO_SERVICE:
@@ -215,17 +212,6 @@ def host_of(url: str) -> str | None:
         return ada_url.URL(url).hostname.rstrip(".") or None
     except ValueError:
         return None
-
-
-def _with_parents(dotted: str) -> list[str]:
-    """A host and the domains that it is in."""
-    labels = dotted.split(".")
-    return [".".join(labels[start:]) for start in range(len(labels))]
-
-
-def _prefix_and_parents(name: HandleName) -> frozenset[str]:
-    elements = fold(name.prefix).split(".", _MAX_PREFIX_ELEMENTS)[:_MAX_PREFIX_ELEMENTS]
-    return frozenset(".".join(elements[:count]) for count in range(1, len(elements) + 1))
 
 
 def _is_in(address: IPv4Address | IPv6Address | None, networks: tuple[Network, ...]) -> bool:

@@ -68,11 +68,12 @@ class LibraryCopy(feature.Feature):
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Put the rules in force. Raises ConfigurationError for a file with a problem."""
-        from doi_proxy.features.library.library import COPIES, Library, LibraryFile, Preferences, last_good_rules
+        from doi_proxy.features.library.library import COPIES, Library, LibraryFile, Preferences
+        from doi_proxy.store.file import LastGood
 
         library = Library(core.meter.counter(COPIES), core.prefixes)
         library.followers.append(core.forget_prepared)
-        file = LibraryFile(library.use, last_good_rules(self.context.settings.store_url))
+        file = LibraryFile(library.use, LastGood(self.context.settings.store_url, "library-rules"))
         file.load(self.context.settings.group(LibrarySettings).library_rules)
 
         def reload(new: Settings) -> None:

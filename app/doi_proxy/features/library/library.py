@@ -44,8 +44,6 @@ log = logging.getLogger(__name__)
 
 #: Larger files are refused.
 MAX_FILE_BYTES: Final = 1024 * 1024
-#: Problems of one file that an error names.
-_MAX_NAMED: Final = 5
 
 
 class LibraryFile(WatchedFiles):
@@ -113,11 +111,6 @@ class LibraryFile(WatchedFiles):
         log.error("library rules: %s; the last good rules are in force, correct the file", _name(self.problems))
 
 
-def last_good_rules(store_url: str) -> LastGood:
-    """Where the last good rules are."""
-    return LastGood(store_url, "library-rules")
-
-
 def read_last_good_rules(last_good: LastGood, path: Path) -> RulesFile | None:
     """The last good rules of the file at `path`. None without any that can be used."""
     copy = last_good.find(path)
@@ -136,19 +129,15 @@ def read_library_rules(path: Path, most: int = MAX_FILE_BYTES) -> RulesFile:
 
 
 def _name(problems: tuple[FileProblem, ...]) -> str:
-    more = len(problems) - _MAX_NAMED
-    return "; ".join(map(str, problems[:_MAX_NAMED])) + (f"; and {more} more" if more > 0 else "")
+    # Problems of one file that an error names.
+    more = len(problems) - 5
+    return "; ".join(map(str, problems[:5])) + (f"; and {more} more" if more > 0 else "")
 
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"
-#: How long it keeps a choice.
-_COOKIE_SECONDS: Final = 180 * 86_400
 #: Parameters that lead past the library. The second one is deprecated (DOI Handbook, ibid.).
 OPT_OUTS: Final = ("nols", "nosfx")
-#: Cookies after this many are not looked at.
-_MAX_COOKIES: Final = 100
-_MAX_COOKIE_CHARACTERS: Final = 8_192
 #: Characters of a cookie's value without "%" (RFC 6265, section 4.1.1).
 _COOKIE_OCTETS: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _REASONS: Final = {
@@ -179,7 +168,8 @@ class Library(Stage):
 
     def use(self, rules: copy.LibraryRules) -> None:
         """Put rules in force."""
-        self.rules, self.makes_detours, self.awaits_detours = rules, bool(rules.rules), rules.uses_agencies
+        self.rules, self.makes_detours = rules, bool(rules.rules)
+        self.awaits_detours = any(rule.agencies for rule in rules.rules)
         for follow in self.followers:
             follow()
 
@@ -263,15 +253,18 @@ def _detour(request: Request, name: HandleName, decision: copy.Decision) -> Deto
         # Without a fact about the client, the URL and Accept decided that the redirect stays as it is.
         is_for_all = decision.outcome is not copy.Outcome.NOT_CONCERNED and not decision.facts
         return Detour(facts=decision.facts, varies=Varies.DATA | Varies.PAGE if is_for_all else None)
-    direct = direct_url(request, name)
+    direct = f"{request.url_of(name)}?{OPT_OUTS[0]}=y"
     stub = library_stub(decision.url, decision.service.label, direct)
+    # RFC 8288: the redirect past the library.
+    link = f'<{direct}>; rel="alternate"; title="Without the library service"'.encode("ascii")
     # `detail` in Cache-Status of a redirect through a service (RFC 9211, section 2.8).
-    return Detour(decision.url, stub, (direct_link(direct),), decision.facts, "library-copy")
+    return Detour(decision.url, stub, ((b"link", link),), decision.facts, "library-copy")
 
 
 def read_cookie(header: str | None) -> str | None:
     """The value of COOKIE in a Cookie header, without quotation marks and escapes; None if it is absent."""
-    for pair in (header or "")[:_MAX_COOKIE_CHARACTERS].split(";", _MAX_COOKIES)[:_MAX_COOKIES]:
+    # Cookies after this many are not looked at.
+    for pair in (header or "")[:8_192].split(";", 100)[:100]:
         name, _, value = pair.strip().partition("=")
         if name == COOKIE:
             return unquote(value.strip().removeprefix('"').removesuffix('"'), errors="replace")
@@ -284,7 +277,8 @@ def write_cookie(value: str | None, *, path: str, secure: bool) -> Header:
     A link from another site sends it (SameSite=Lax), and no script can read it (RFC 6265, section 4.1.2).
     """
     quoted = f'"{quote(value or "", safe=_COOKIE_OCTETS)}"'
-    parts = [f"{COOKIE}={quoted}", f"Path={path or '/'}", f"Max-Age={_COOKIE_SECONDS if value else 0}"]
+    # The cookie keeps a choice for half a year.
+    parts = [f"{COOKIE}={quoted}", f"Path={path or '/'}", f"Max-Age={180 * 86_400 if value else 0}"]
     parts += ["SameSite=Lax", "HttpOnly", *(["Secure"] if secure else [])]
     return b"set-cookie", "; ".join(parts).encode("ascii")
 
@@ -297,16 +291,6 @@ def library_stub(location: str, service: str, direct: str) -> bytes:
         f'<body><p>This name leads to <a href="{location}">{location}</a>, through {service}.</p>'
         f'<p>Without it: <a href="{direct}">{direct}</a></p></body></html>\n'
     ).encode("utf-8", "replace")
-
-
-def direct_url(request: Request, name: HandleName) -> str:
-    """This resolver's URL of a name that leads past the library."""
-    return f"{request.url_of(name)}?{OPT_OUTS[0]}=y"
-
-
-def direct_link(url: str) -> Header:
-    """The `Link` header to the redirect past the library (RFC 8288)."""
-    return b"link", f'<{url}>; rel="alternate"; title="Without the library service"'.encode("ascii")
 
 
 @lru_cache(maxsize=64)
@@ -323,8 +307,6 @@ PATH: Final = "/preferences"
 FIELD: Final = "service"
 #: The query of the page after a choice was saved.
 _SAVED: Final = "saved"
-#: The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
-_OWN_SITE: Final = ("same-origin", "none")
 
 
 class Preferences:
@@ -382,7 +364,8 @@ class Preferences:
 def _refuse_other_sites(request: Request) -> None:
     """Refuse a form that a page of another site sent (W3C Fetch Metadata, section 2.4; WHATWG Fetch, section 3.2)."""
     site = request.header(b"sec-fetch-site")
-    if site is not None and site not in _OWN_SITE:
+    # The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
+    if site is not None and site not in ("same-origin", "none"):
         raise CrossSiteForm
     origin = request.header(b"origin")
     # A front proxy may terminate TLS, so neither scheme nor port counts.

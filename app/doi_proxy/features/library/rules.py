@@ -18,8 +18,6 @@ from doi_proxy.features.library.copy import PLACEHOLDERS, LibraryService, host_o
 from doi_proxy.resolver.target import web_target
 from doi_proxy.system import toml_text
 
-#: Characters of a service's URL or template.
-MAX_URL_CHARACTERS: Final = 2_000
 #: The scheme and host of a service, which do not depend on the work: a record must not choose the host.
 _ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9._-]+(?::[0-9]{1,5})?(?=[/?])")
 _PRINTABLE: Final = re.compile(r"[!-~]+")
@@ -67,8 +65,8 @@ _FORMS: Final = {
 def build_service(name: str, label: str, kind: str, value: str, hosts: frozenset[str]) -> LibraryService:
     """A service from the value of its key. `hosts` are further hosts of its own. Raises WrongService."""
     key, template = KINDS[kind].key, KINDS[kind].template
-    if len(value) > MAX_URL_CHARACTERS:
-        raise WrongService(f"{key} is longer than {MAX_URL_CHARACTERS} characters")
+    if len(value) > 2_000:
+        raise WrongService(f"{key} is longer than 2000 characters")
     if key in _FORMS and not _FORMS[key][0].fullmatch(value):
         raise WrongService(f"{key} is {value[:60]!r}; write {_FORMS[key][1]}")
     if key == "url" and ("{" in value or "#" in value):
@@ -111,18 +109,13 @@ def _check_template(key: str, template: str) -> None:
 MAX_SERVICES: Final = 50
 MAX_RULES: Final = 500
 MAX_EXPECTATIONS: Final = 2_000
-#: Items of one list, and networks of the whole file.
-MAX_ITEMS: Final = 5_000
+#: Networks of the whole file.
 MAX_NETWORKS: Final = 1_000
-#: Characters of a service's name and label.
-MAX_NAME_CHARACTERS: Final = 40
-MAX_LABEL_CHARACTERS: Final = 200
 #: Mistakes that are reported for one file.
 MAX_PROBLEMS: Final = 100
 
 _LIMITS: Final = {"service": MAX_SERVICES, "rule": MAX_RULES, "expect": MAX_EXPECTATIONS}
 _KNOWN_TABLES: Final = "known; use [[service]], [[rule]] or [[expect]]"
-_TOP_KEYS: Final = ("exempt",)
 _RULE_KEYS: Final = (
     "service", "prefixes", "agencies", "hosts", "exempt", "networks", "outside", "languages", "note",
 )  # fmt: skip
@@ -222,7 +215,7 @@ def _refuse(message: str, key: str | None = None) -> NoReturn:
 
 def _read_top(reading: _Reading, block: toml_text.Block) -> None:
     table = toml_text.parse_toml(block.text)
-    _check_keys(table, _TOP_KEYS, "before the first table")
+    _check_keys(table, ("exempt",), "before the first table")
     reading.exempt = _read_hosts(table, "exempt")
 
 
@@ -233,13 +226,13 @@ def _read_service(reading: _Reading, block: toml_text.Block) -> None:
         _refuse(f"kind is {kind[:40]!r}; it is one of {', '.join(KINDS)}", "kind")
     _check_keys(table, ("name", "label", "kind", "hosts", "note", KINDS[kind].key), f"in a service of kind {kind}")
     name = _read_text(table, "name")
-    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS or name == copy.NO_SERVICE:
+    if not _NAME.fullmatch(name) or len(name) > 40 or name == copy.NO_SERVICE:
         _refuse(
             f"name is {name[:60]!r}; write lower-case letters, digits and hyphens, and not {copy.NO_SERVICE!r}", "name"
         )
     label = _read_text(table, "label")
-    if len(label) > MAX_LABEL_CHARACTERS:
-        _refuse(f"label is longer than {MAX_LABEL_CHARACTERS} characters", "label")
+    if len(label) > 200:
+        _refuse("label is longer than 200 characters", "label")
     try:
         service = build_service(name, label, kind, _read_text(table, KINDS[kind].key), _read_hosts(table, "hosts"))
     except WrongService as error:
@@ -338,8 +331,8 @@ def _read_list(table: Mapping[str, Any], key: str) -> list[str]:
     if key in table and not value:
         # An empty condition would hold always, which is the opposite of what an empty list says.
         _refuse(f"{key} is empty; leave it out if it is not a condition", key)
-    if len(value) > MAX_ITEMS:
-        _refuse(f"{key} has more than {MAX_ITEMS} items", key)
+    if len(value) > 5_000:
+        _refuse(f"{key} has more than 5000 items", key)
     return [text.strip() for text in value]
 
 

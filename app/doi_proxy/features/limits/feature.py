@@ -11,25 +11,17 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from doi_proxy.errors import ConfigurationError, TooManyRequests
-from doi_proxy.features.feature import Feature
-from doi_proxy.system.check import Service
-from doi_proxy.system.options import MAX_RATE, RELOADED, SettingsGroup
+from doi_proxy.features.feature import Core, Feature, Others, Part
+from doi_proxy.system.check import Finding, Inspection, Service
+from doi_proxy.system.options import MAX_RATE, RELOADED, Settings, SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.limits.limits import ClientLimits, Denials, ListFile
-    from doi_proxy.system.check import Finding, Inspection
-    from doi_proxy.system.options import Settings
 
 #: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a
 #: record again and again sends fewer, and ten such clients are the whole rate of the budget.
 BYPASSES: Final = 60.0
-_SECONDS_A_MINUTE: Final = 60
 _REMEDY: Final = "correct the file; until then the last good list is in force, and without any a start fails"
-#: Seconds of a client's rate that are saved up while it sends nothing.
-_BURST_SECONDS: Final = 4.0
-#: A page and the links that a reader opens from it are some dozens of requests.
-_LEAST_BURST: Final = 100.0
 
 
 class LimitSettings(SettingsGroup):
@@ -45,8 +37,10 @@ class LimitSettings(SettingsGroup):
         description="Limit of one client's requests a second, answers from the cache included; `0` for no limit. "
         "Set it on a service that strangers reach.",
     )
+    # Four seconds of a client's rate are saved up while it sends nothing. A page and the links that a reader opens from
+    # it are some dozens of requests.
     client_burst: float = Field(
-        default_factory=lambda known: min(max(_LEAST_BURST, _BURST_SECONDS * known["client_rate"]), float(MAX_RATE)),
+        default_factory=lambda known: min(max(100.0, 4.0 * known["client_rate"]), float(MAX_RATE)),
         ge=1,
         le=MAX_RATE,
         json_schema_extra=RELOADED,
@@ -122,7 +116,7 @@ class Limits(Feature, Service):
 
         self._limits = ClientLimits(
             requests=read_rate(context.settings),
-            bypasses=Rate(BYPASSES / _SECONDS_A_MINUTE, BYPASSES),
+            bypasses=Rate(BYPASSES / 60, BYPASSES),
             lists=find_lists(context.settings),
             clock=context.clock,
             refused=core.meter.counter(REFUSED),

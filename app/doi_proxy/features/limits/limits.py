@@ -23,9 +23,6 @@ from doi_proxy.store.file import LastGood
 from doi_proxy.web.request_path import client_of
 from doi_proxy.web.stage import Admission, Explanation
 
-#: Networks that can be denied at the same time. `client_deny_file` holds more.
-MAX_DENIALS: Final = 1_000
-
 
 class Denials:
     """The end of each denial by its network, in seconds of the timer."""
@@ -45,8 +42,9 @@ class Denials:
         ends = {denied: end for denied, end in self._ends.items() if denied != network}
         if seconds > 0:
             ends[network] = self._timer() + seconds
-        if len(ends) > MAX_DENIALS:
-            raise InvalidParameter(f"{MAX_DENIALS} networks are denied already; add this one to client_deny_file.")
+        # Networks that can be denied at the same time. `client_deny_file` holds more.
+        if len(ends) > 1_000:
+            raise InvalidParameter("1000 networks are denied already; add this one to client_deny_file.")
         self._use(ends)
 
     def list(self) -> Mapping[str, float]:

@@ -43,11 +43,6 @@ from doi_proxy.web.request_path import client_of
 
 #: The name of the limit, in RateLimit headers and in metrics.
 BATCHES: Final = "batches"
-#: The Retry-After of a refusal, in seconds. Lists take from a second to hours.
-_RETRY_SECONDS: Final = 10.0
-_GAVE_WAY: Final = "Another client needed the place of this list; send the names without a row again."
-#: Seconds of waiting for its client after which a list may give way.
-IDLE_AFTER: Final = 1.0
 #: A list of at most so many bytes is short: 100 names have fewer.
 SHORT_BYTES: Final = 8_192
 #: Places of short lists for each place of others. A short list needs little memory.
@@ -90,8 +85,8 @@ class OpenList:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for its client alone: for more than IDLE_AFTER seconds in all. See Holder."""
-        return self._body.is_awaited and self._body.waited > IDLE_AFTER
+        """Whether it waits for its client alone: for more than a second in all. See Holder."""
+        return self._body.is_awaited and self._body.waited > 1.0
 
     @property
     def is_overdue(self) -> bool:
@@ -127,7 +122,7 @@ class OpenList:
             self._is_sending = True
             yield group
             self._is_sending = False
-        raise _refuse(_GAVE_WAY, 1)
+        raise _refuse("Another client needed the place of this list; send the names without a row again.", 1)
 
 
 class OpenBatches:
@@ -161,7 +156,8 @@ class OpenBatches:
 
 
 def _refuse(message: str, amount: int) -> TooManyBatches:
-    return TooManyBatches(message, quota=Quota(BATCHES, amount, int(_RETRY_SECONDS)), retry_after=_RETRY_SECONDS)
+    # The Retry-After of a refusal, in seconds. Lists take from a second to hours.
+    return TooManyBatches(message, quota=Quota(BATCHES, amount, 10), retry_after=10.0)
 
 
 @dataclass(frozen=True, slots=True)

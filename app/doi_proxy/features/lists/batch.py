@@ -47,12 +47,8 @@ from doi_proxy.upstream.source import ClientNetwork, Priority
 
 #: The registration agency: not looked up, from the cache alone, or with queries about prefixes.
 AgencySource = Literal["none", "cached", "any"]
-#: Prefixes that are remembered. A list of 100,000 names has about 3,000.
-MAX_PREFIXES: Final = 10_000
 #: Answers that do not show that the upstream works.
 _WITHOUT_QUERY = frozenset({Origin.HIT, Origin.LOCAL}) | UNCONFIRMED
-#: Failures without an attempt to query the upstream.
-_UNRELATED = (errors.NotCached, errors.NotInBundle, errors.PrefixDenied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +114,8 @@ class UpstreamWait:
 
     def record_failure(self, error: errors.CouldNotVerify, began: float, now: float) -> float:
         """A lookup that began at `began` has failed. Returns the seconds that its name may still wait, at least 0."""
-        if isinstance(error, _UNRELATED):
+        # Failures without an attempt to query the upstream.
+        if isinstance(error, (errors.NotCached, errors.NotInBundle, errors.PrefixDenied)):
             return 0.0
         if error.concerns_name:
             # The upstream has answered, so it works for other names; not if this was the probe of an open breaker:
@@ -157,7 +154,8 @@ class AgencyLookup:
             agency = await self._prefixes.find_agency(name.prefix, self._conditions)
         except (errors.CouldNotVerify, InvalidName):
             agency = None
-        if len(self._agencies) >= MAX_PREFIXES:
+        # Prefixes that are remembered. A list of 100,000 names has about 3,000.
+        if len(self._agencies) >= 10_000:
             self._agencies.clear()
         self._agencies[fold(name.prefix)] = agency
         return agency
@@ -242,7 +240,6 @@ CONCURRENCY: Final = 8
 #: Seconds that the names of a list wait while the upstream accepts no queries: as long as its longest first pause.
 #: After a longer outage, the caller sends the rest of the list again.
 WAIT_TIMEOUT: Final = 60.0
-_CHECKS_SHARE: Final = 0.1
 
 #: Compares a reference with the work of a name, at the cost of a client. Returns the title too, if it is known.
 Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
@@ -466,7 +463,8 @@ class _Batch:
             group = [await self._complete(item)]
             following = self._take_next()
             # A row that waits begins a group: the rows before it are written first, also if a signal ends the wait.
-            while _is_known(following) and not self._waits(following) and self._has_room(group):
+            # The largest group of rows is 64.
+            while _is_known(following) and not self._waits(following) and len(group) < 64 and not self._turn.is_over():
                 group.append(await self._complete(following))
                 following = self._take_next()
             yield group
@@ -484,10 +482,6 @@ class _Batch:
         if isinstance(item, ListRow):
             return item.suggestions is None
         return not item.lookup.done() or item.lookup.result().judgement.verdict is Verdict.NOT_FOUND
-
-    def _has_room(self, group: list[ListRow]) -> bool:
-        # The largest group of rows.
-        return len(group) < 64 and not self._turn.is_over()
 
     def _take_next(self) -> ListRow | _Pending | _End | None:
         """The next item of the queue, None if it is empty."""
@@ -530,7 +524,7 @@ class _Batch:
         # Seconds that the rows of a list wait for the checks of suggestions, and the share of the list's time that is
         # added. The rows wait one after the other: at an upstream that takes 1 s, of 2,000 names 281 were answered in
         # 300 s.
-        allowed = 20.0 + _CHECKS_SHARE * (began - self._began)
+        allowed = 20.0 + 0.1 * (began - self._began)
         row = await self._find_suggestions(row, checks=self._options.checks and self._checks_seconds < allowed)
         self._checks_seconds += loop.time() - began
         return row

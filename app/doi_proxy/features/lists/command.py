@@ -16,11 +16,6 @@ from doi_proxy.features.feature import Command, CommandContext, add_server
 if TYPE_CHECKING:
     from doi_proxy.proxy_client import ProxyServer
 
-#: The formats of a list and of the rows.
-INPUT_FORMATS: Final = ("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv", "docx")
-OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "concise", "urls")
-#: The formats of rows by the end of the name of their file.
-_SUFFIXES: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 #: The verdicts of --again: a later look-up can have another result.
 AGAIN: Final = ("unverified", "rate_limited", "not_found", "no_target")
 
@@ -72,7 +67,7 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--output-format",
-        choices=OUTPUT_FORMATS,
+        choices=("jsonl", "csv", "table", "concise", "urls"),
         help="format of the rows (default: as the name of FILE says; on a terminal, concise for files of references "
         "and table for other lists; else jsonl)",
     )
@@ -98,9 +93,10 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
     )
+    # The formats of a list and of the rows.
     command.add_argument(
         "--input-format",
-        choices=INPUT_FORMATS,
+        choices=("text", "bibtex", "ris", "medline", "endnote", "wos", "cff", "json", "jsonl", "csv", "docx"),
         help="format of the lists (default: as the file name says)",
     )
     command.add_argument(
@@ -168,7 +164,8 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
 def _choose_format(output: Path | None, named: str | None) -> str | None:
     """The format that is named, else that of the file. Raises ConfigurationError if they differ."""
     suffix = "" if output is None else output.suffix.lower()
-    by_name = _SUFFIXES.get(suffix)
+    # The formats of rows by the end of the name of their file.
+    by_name = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix)
     if named is not None and by_name is not None and named != by_name:
         raise ConfigurationError(f"-o {output}: the name says {by_name}, and --output-format says {named}; change one")
     return named or by_name

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.errors import TooManyRequests
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Opened, Others
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Core, Opened, Others
     from doi_proxy.features.lists.answer import BatchService
     from doi_proxy.web.redirect import Face
 

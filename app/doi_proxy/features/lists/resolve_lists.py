@@ -14,25 +14,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError, InvalidParameter
 from doi_proxy.features.feature import CommandContext
-from doi_proxy.features.lists import server_client
+from doi_proxy.features.lists import rows_file, server_client
 from doi_proxy.features.lists.batch import BatchInput, BatchOptions, RemainingTime, agency_source, count_lists
 from doi_proxy.features.lists.command import ResolveChoice
-from doi_proxy.features.lists.rows_file import (
-    ROWS_FORMATS,
-    RowOutput,
-    RowRecorder,
-    RowsFile,
-    WrittenRow,
-    claim_file,
-    report_rows,
-    show_verdicts,
-)
 from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import (
     FIELDS,
@@ -53,27 +43,22 @@ from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import INTERRUPTED, Bar, Stop, progress, shows_progress, stop_on_signals
 from doi_proxy.upstream.guard import RecordQuery
 
-#: The formats of files of references: their rows have keys.
-_ENTRY_FORMATS: Final = frozenset({"bibtex", "ris", "medline", "endnote", "wos"})
-#: The output formats whose members are fixed.
-_FIXED_FORMATS: Final = frozenset({"concise", "urls"})
-#: The members of a table by default.
-_TABLE_FIELDS: Final = ("verdict", "input", "url")
-_MATCH_TABLE_FIELDS: Final = ("verdict", "match", "input", "title")
-
 
 async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
     require_files(choice.lists)
     if choice.matches:
-        _require_references(choice)
+        texts = [source.path for source in _sources(choice) if choice.extracts or source.format in (None, TEXT)]
+        # A name and a text have no titles to compare.
+        if without := [*choice.names, *texts]:
+            raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
     output_format = choice.output_format or _default_format(choice)
     files = server_client.ListFiles()
     if output_format == "concise":
         choice = replace(choice, suggests=True)
     fields = _choose_fields(choice, output_format)
-    with RowOutput(choice.output) as output, stop_on_signals() as stop:
-        recorder = RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
+    with rows_file.RowOutput(choice.output) as output, stop_on_signals() as stop:
+        recorder = rows_file.RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
         job = server_client.ListJob(recorder, files, server_client.find_obstacle(output, output_format, fields))
         inputs = _read_inputs(choice, files, stop.event)
         try:
@@ -99,7 +84,7 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
 async def _run(
     context: CommandContext,
     choice: ResolveChoice,
-    recorder: RowRecorder,
+    recorder: rows_file.RowRecorder,
     inputs: AsyncGenerator[list[BatchInput]],
     stop: asyncio.Event,
     fields: Sequence[str],
@@ -113,7 +98,7 @@ async def _run(
                 await recorder.write(rows)
                 if _is_short(choice):
                     _explain_failures(rows)
-                bar.describe(show_verdicts(recorder.verdicts))
+                bar.describe(rows_file.show_verdicts(recorder.verdicts))
                 bar.advance(len(rows))
 
 
@@ -125,14 +110,6 @@ def _sources(choice: ResolveChoice) -> list[ListSource]:
         ListSource(path, choice.input_format, choice.column, keeps_entries=choice.matches, extracts=choice.extracts)
         for path in choice.lists
     ]
-
-
-def _require_references(choice: ResolveChoice) -> None:
-    """Raise ConfigurationError for a name or a text, which have no titles to compare."""
-    texts = [source.path for source in _sources(choice) if choice.extracts or source.format in (None, TEXT)]
-    without = [*choice.names, *texts]
-    if without:
-        raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
 
 
 async def _read_inputs(
@@ -226,7 +203,8 @@ def _query(choice: ResolveChoice) -> str:
 
 def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]:
     """The members of a row that are written. Raises ConfigurationError for one that does not exist."""
-    if choice.fields is not None and output_format in _FIXED_FORMATS:
+    # The output formats whose members are fixed.
+    if choice.fields is not None and output_format in {"concise", "urls"}:
         raise ConfigurationError(
             f"--output-format {output_format} has no choice of members; leave out --fields, or use jsonl, csv or table"
         )
@@ -235,7 +213,8 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
     if output_format == "concise":
         return ("verdict", "input", "line", "key", "message", SUGGESTIONS, *MATCH_FIELDS)
     if choice.fields is None and output_format == "table":
-        members = _MATCH_TABLE_FIELDS if choice.matches else _TABLE_FIELDS
+        # The members of a table by default.
+        members = ("verdict", "match", "input", "title") if choice.matches else ("verdict", "input", "url")
         return (*members, SUGGESTIONS) if choice.suggests else members
     try:
         return read_fields(choice.fields, suggests=choice.suggests, matches=choice.matches)
@@ -271,7 +250,9 @@ def _default_format(choice: ResolveChoice) -> str:
     if not _is_terminal_output(choice):
         return "jsonl"
     formats = [source.format for source in _sources(choice)]
-    has_entries = all(form is not None and form.name in _ENTRY_FORMATS for form in formats) and not choice.extracts
+    # Files of references: their rows have keys.
+    with_keys = {"bibtex", "ris", "medline", "endnote", "wos"}
+    has_entries = all(form is not None and form.name in with_keys for form in formats) and not choice.extracts
     return "concise" if formats and has_entries and not (choice.fields or choice.matches) else "table"
 
 
@@ -296,7 +277,7 @@ def _count_time(settings: Settings, choice: ResolveChoice) -> RemainingTime | No
 
 
 def _show_progress(
-    choice: ResolveChoice, recorder: RowRecorder, time_left: RemainingTime | None
+    choice: ResolveChoice, recorder: rows_file.RowRecorder, time_left: RemainingTime | None
 ) -> AbstractContextManager[Bar]:
     """The progress line, unless rows go to the terminal."""
     if _is_terminal_output(choice):
@@ -310,7 +291,7 @@ def _show_progress(
 # --- The end ------------------------------------------------------------------------------------------------------
 
 
-def _propose_extraction(choice: ResolveChoice, recorder: RowRecorder) -> None:
+def _propose_extraction(choice: ResolveChoice, recorder: rows_file.RowRecorder) -> None:
     """Say how to read running text, if a list of names has mostly none."""
     is_list = not choice.extracts and any(source.format in (None, TEXT) for source in _sources(choice))
     wrong = recorder.verdicts[Verdict.NOT_A_DOI] - recorder.without_doi
@@ -319,14 +300,14 @@ def _propose_extraction(choice: ResolveChoice, recorder: RowRecorder) -> None:
         print("most lines are not DOI names; for running text, add --extract", file=sys.stderr)
 
 
-def _exit_status(recorder: RowRecorder, *, is_strict: bool) -> int:
+def _exit_status(recorder: rows_file.RowRecorder, *, is_strict: bool) -> int:
     """0 if every name leads to its work. An entry without a DOI counts only if it `is_strict`."""
     bad = sum(count for verdict, count in recorder.verdicts.items() if verdict not in GOOD) + recorder.others
     return 0 if recorder.rows and bad - (0 if is_strict else recorder.without_doi) == 0 else 1
 
 
 def _report(job: server_client.ListJob) -> None:
-    report_rows(job.recorder.verdicts, job.recorder.others, job.files.entries, job.files.columns)
+    rows_file.report_rows(job.recorder.verdicts, job.recorder.others, job.files.entries, job.files.columns)
 
 
 def _report_end(job: server_client.ListJob) -> int:
@@ -338,16 +319,13 @@ def _report_end(job: server_client.ListJob) -> int:
     return INTERRUPTED
 
 
-_COPY_BYTES: Final = 1024 * 1024
-#: Members that say where an item is in its list. They stay.
-_PLACE: Final = frozenset({"input", "line", "key", "echo"})
-
-
 async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
     """Replace the rows of a file that have some verdicts. Raises ConfigurationError and DoiProxyError."""
-    path, rows_format = choice.output, choice.output_format or ROWS_FORMATS[0]
-    if path is None or rows_format not in ROWS_FORMATS:
-        raise ConfigurationError(f"--again: name the file of rows with -o FILE, which is {' or '.join(ROWS_FORMATS)}")
+    path, rows_format = choice.output, choice.output_format or rows_file.ROWS_FORMATS[0]
+    if path is None or rows_format not in rows_file.ROWS_FORMATS:
+        raise ConfigurationError(
+            f"--again: name the file of rows with -o FILE, which is {' or '.join(rows_file.ROWS_FORMATS)}"
+        )
     if choice.matches:
         raise ConfigurationError("--again: rows have no references to compare; leave out --match")
     if (choice.lists or choice.names) and not path.exists():
@@ -356,7 +334,7 @@ async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
     with stop_on_signals() as stop:
         names = await _replace_rows(context, choice, _Source(path, rows_format, choice.again), verdicts, stop)
     if names:
-        report_rows(verdicts)
+        rows_file.report_rows(verdicts)
     else:
         print(f"-o {path}: no row has one of the verdicts {', '.join(choice.again)}", file=sys.stderr)
     if stop.event.is_set():
@@ -381,12 +359,12 @@ class _Source:
         except OSError as error:
             raise ConfigurationError(f"-o {self.path}: cannot be read: {error.strerror or error}") from error
 
-    def rows(self, file: IO[bytes]) -> RowsFile:
+    def rows(self, file: IO[bytes]) -> rows_file.RowsFile:
         """The rows of the open file, from its beginning."""
         file.seek(0)
-        return RowsFile(file, self.path, self._format)
+        return rows_file.RowsFile(file, self.path, self._format)
 
-    def is_repeated(self, row: WrittenRow) -> bool:
+    def is_repeated(self, row: rows_file.WrittenRow) -> bool:
         """Whether a row is looked up again."""
         return not row.is_error and row.verdict in self._verdicts
 
@@ -396,7 +374,7 @@ async def _replace_rows(
 ) -> int:
     """Look up the rows, replace them and count their verdicts. Returns the number of names that had to be looked up."""
     with source.open() as file, source.open() as inputs:
-        claim_file(file.fileno(), source.path)
+        rows_file.claim_file(file.fileno(), source.path)
         # Raises before anything is written.
         names = sum(map(source.is_repeated, source.rows(file).rows()))
         if not names:
@@ -441,7 +419,9 @@ class _Copy:
                 return
             self._copy_until(file.end - len(row.data))
             members = new.members()
-            known = {name: members[name] for name in row.members if name in members and name not in _PLACE}
+            # Those that say where an item is in its list stay.
+            changed = members.keys() - {"input", "line", "key", "echo"}
+            known = {name: members[name] for name in row.members if name in changed}
             self._target.write(file.encode(row.members | known))
             self._done = file.end
             self._verdicts[new.verdict] += 1
@@ -451,7 +431,7 @@ class _Copy:
         self._copy_until(os.fstat(self._file.fileno()).st_size)
 
     def _copy_until(self, end: int) -> None:
-        while data := os.pread(self._file.fileno(), min(_COPY_BYTES, end - self._done), self._done):
+        while data := os.pread(self._file.fileno(), min(1024 * 1024, end - self._done), self._done):
             self._target.write(data)
             self._done += len(data)
 
@@ -470,7 +450,7 @@ async def _read_again(source: _Source, inputs: IO[bytes]) -> AsyncGenerator[list
     yield group
 
 
-def _read_item(row: WrittenRow) -> ListItem:
+def _read_item(row: rows_file.WrittenRow) -> ListItem:
     """The input of a row. Its name may have been found in a text that is not a name."""
     text, doi = row.members["input"], row.members.get("doi")
     found = FoundName(HandleName(doi), 0, len(text), text, "literal", None) if isinstance(doi, str) and doi else None

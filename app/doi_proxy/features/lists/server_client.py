@@ -29,15 +29,11 @@ MAX_BYTES: Final = 256 * 1024
 MOST_TRIES: Final = 8
 #: Seconds without a row, also in a pause of the upstream, after which a request has failed.
 ROW_TIMEOUT: Final = 900.0
-#: The pause after a failure without Retry-After, in seconds. It doubles from the first number to the second.
+#: The first pause after a failure without Retry-After, in seconds. It doubles up to a minute.
 _FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-_MAX_DETAIL: Final = 500
 _NDJSON: Final = "application/x-ndjson"
 #: The parameter with which "%" does not begin an escape.
 LITERAL: Final = "encoding=literal"
-_MISSING: Final = "it has no /api/resolve; check the URL and the version of that proxy"
-_HINTS: Final = {http.client.NOT_FOUND: _MISSING, http.client.METHOD_NOT_ALLOWED: _MISSING}
 
 
 class BatchClient:
@@ -89,7 +85,7 @@ class BatchClient:
         self._failures += 1
         if self._failures >= MOST_TRIES:
             raise DoiProxyError(f"{error.message}; stopped after {self._failures} requests") from error
-        seconds = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (self._failures - 1))
+        seconds = min(60.0, _FIRST_PAUSE * 2.0 ** (self._failures - 1))
         if error.retry_after is not None:
             seconds = max(error.retry_after, _FIRST_PAUSE)
         if error.message != self._reported:
@@ -184,7 +180,8 @@ async def fetch_rows(
 def _send(exchange: Exchange, target: str, body: bytes) -> None:
     fields = {"Content-Type": _NDJSON, "Accept": _NDJSON}
     if exchange.send("POST", target, fields, body) != http.client.OK:
-        raise exchange.refusal(_HINTS)
+        missing = "it has no /api/resolve; check the URL and the version of that proxy"
+        raise exchange.refusal({http.client.NOT_FOUND: missing, http.client.METHOD_NOT_ALLOWED: missing})
 
 
 async def _interrupt_at(stop: asyncio.Event, exchange: Exchange) -> None:
@@ -198,7 +195,7 @@ def _read_row(server: ProxyServer, line: bytes) -> ListRow:
         if "error" not in members:
             return read_row(members)
         # The list ended early (docs/batch.md, Errors).
-        status, detail = members["error"]["status"], str(members["error"]["detail"])[:_MAX_DETAIL]
+        status, detail = members["error"]["status"], str(members["error"]["detail"])[:500]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         shown = line[:MAX_SHOWN].decode("utf-8", "replace")
         raise DoiProxyError(

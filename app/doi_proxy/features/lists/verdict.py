@@ -21,15 +21,12 @@ from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target
 
-_TOO_MANY_REQUESTS: Final = 429
 #: What looks like a DOI, or like a broken one: a label, or a number that begins like a prefix.
 _TRACE: Final = re.compile(
     r"doi|(?<![0-9])[1lI|][0oO](?:\.[0-9OoIl]{4}|[,:;]?\s?[0-9OoIl]{4,9}\s?[/\\])", re.IGNORECASE | re.ASCII
 )
 #: Bytes of a judgement without its texts: the slot of the map, the key and the judgement. Measured by tracemalloc.
 ENTRY_BYTES: Final = 400
-
-
 Match = Literal["same", "different", "unknown"]
 
 
@@ -47,8 +44,6 @@ class Verdict(Enum):
 
 #: The members of every row, in order.
 FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "message", "line", "key", "reason")
-#: The members that a row must have to be read. A request can leave out the others.
-_NEEDED_FIELDS: Final = FIELDS[:8]
 #: The members of a row that a request for suggestions adds.
 SUGGESTIONS: Final = "suggestions"
 SUGGESTION_FIELDS: Final = (SUGGESTIONS, "best")
@@ -58,8 +53,6 @@ MATCH_FIELDS: Final = ("match", "title")
 ECHO: Final = "echo"
 #: The verdicts of names that lead somewhere.
 GOOD: Final = frozenset({Verdict.RESOLVED, Verdict.ALIAS})
-#: The verdicts that say nothing about the name. A later batch may have a better one.
-UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +106,10 @@ class JudgementMemory:
 
     def remember(self, key: str, judgement: Judgement, now: float) -> None:
         """Store a judgement, unless the cache will have it for long. `now` is in seconds since the epoch."""
-        # Judgements that stay fresh for longer than this, in seconds, are left to the cache.
-        if judgement.verdict not in UNDECIDED and judgement.fresh_until - now > 3_600.0:
+        # Judgements that stay fresh for longer than this, in seconds, are left to the cache. The two verdicts say
+        # nothing about the name: a later batch may have a better one.
+        is_decided = judgement.verdict not in (Verdict.UNVERIFIED, Verdict.RATE_LIMITED)
+        if is_decided and judgement.fresh_until - now > 3_600.0:
             return
         if key in self._judgements:
             return
@@ -224,7 +219,8 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
                 Suggestion(HandleName(suggestion["doi"]), suggestion["rule"], exists=suggestion.get("exists"))
                 for suggestion in suggestions
             )
-        known = {name: members[name] for name in _NEEDED_FIELDS} | {"verdict": Verdict(members["verdict"])}
+        # The members that a row must have to be read. A request can leave out the others.
+        known = {name: members[name] for name in FIELDS[:8]} | {"verdict": Verdict(members["verdict"])}
         known |= {name: members.get(name) for name in ("line", "key", "reason", ECHO, *MATCH_FIELDS)}
         best = members.get("best")
         reading = None if best is None else Reading(HandleName(best["doi"]), best["confidence"], best["rule"])
@@ -292,7 +288,7 @@ def judge_failure(error: errors.DoiProxyError) -> Judgement:
 def is_rate_limit(error: errors.CouldNotVerify) -> bool:
     """Whether a name could not be verified because queries are limited: by the budget, or by the upstream."""
     if isinstance(error, errors.UpstreamRefused):
-        return error.upstream_status == _TOO_MANY_REQUESTS
+        return error.upstream_status == 429
     return isinstance(error, (errors.NotAdmitted, errors.UpstreamPaused))
 
 

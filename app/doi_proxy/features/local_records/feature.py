@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system.options import SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.local_records.files import LocalFiles
     from doi_proxy.features.local_records.records import LocalRecords
     from doi_proxy.system.check import Finding, Inspection
@@ -54,7 +53,8 @@ class LocalRecordFiles(Feature):
 
     def add_sources(self, core: Core) -> None:
         """Put the records in force. Raises ConfigurationError if a file has an error."""
-        from doi_proxy.features.local_records.files import FileBounds, LocalFiles, last_good_records
+        from doi_proxy.features.local_records.files import FileBounds, LocalFiles
+        from doi_proxy.store.file import LastGood
 
         path = self.context.settings.group(LocalRecordSettings).local_records
         if path is None:
@@ -64,7 +64,7 @@ class LocalRecordFiles(Feature):
             core.upstream.use_routes(records.routes())
             core.resolver.local_records = records if len(records) else None
 
-        last_good = last_good_records(self.context.settings.store_url)
+        last_good = LastGood(self.context.settings.store_url, "local-records")
         self._files = LocalFiles(path, FileBounds(), self.context.clock, use, last_good)
         self._files.load()
 

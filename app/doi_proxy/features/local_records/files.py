@@ -21,9 +21,6 @@ log = logging.getLogger(__name__)
 #: Limits of the problems that are collected, and of those that are logged.
 MAX_PROBLEMS: Final = 1_000
 _MAX_LOGGED: Final = 20
-#: Records are for what one institution corrects or adds. More of them slow down each start and reload: 100,000 take two
-#: to three seconds of processor time, and 90 MB in the process. Registry files have room for all DOI names.
-MAX_RECORDS: Final = 200_000
 _ADVICE: Final = "remove some, or import the targets of many names as a registry file: docs/registry-files.md"
 
 
@@ -31,7 +28,9 @@ _ADVICE: Final = "remove some, or import the targets of many names as a registry
 class FileBounds:
     """The largest number of records, and the largest size of all files together in bytes: 335 for each record."""
 
-    records: int = MAX_RECORDS
+    #: Records are for what one institution corrects or adds. More of them slow down each start and reload: 100,000 take
+    #: two to three seconds of processor time, and 90 MB in the process. Registry files have room for all DOI names.
+    records: int = 200_000
     bytes: int = 64 * 1024 * 1024
 
 
@@ -171,11 +170,6 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> FilesReading:
     if not problems:
         problems = [*find_conflicts(records), *find_expired(records, now)]
     return FilesReading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]), "\n".join(texts))
-
-
-def last_good_records(store_url: str) -> LastGood:
-    """Where the last good records are."""
-    return LastGood(store_url, "local-records")
 
 
 def read_last_good_records(last_good: LastGood, path: Path, bounds: FileBounds, now: float) -> FilesReading | None:

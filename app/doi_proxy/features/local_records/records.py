@@ -177,14 +177,11 @@ def fill_target(url: str, name: HandleName) -> str:
     """The target of one name. In the query every reserved character is encoded, in the path only what must be."""
     path, mark, query = url.partition("?")
     suffix = name.suffix or ""
-    path = path.replace(SUFFIX_PLACEHOLDER, _segments(suffix)).replace(DOI_PLACEHOLDER, url_path(name))
+    # After the slash of a template, "../" would lead out of its path (RFC 3986, section 5.2.4).
+    segments = url_path("/" + suffix).removeprefix("/")
+    path = path.replace(SUFFIX_PLACEHOLDER, segments).replace(DOI_PLACEHOLDER, url_path(name))
     query = query.replace(SUFFIX_PLACEHOLDER, component(suffix)).replace(DOI_PLACEHOLDER, component(name))
     return path + mark + query
-
-
-def _segments(suffix: str) -> str:
-    # After the slash of a template, "../" would lead out of its path (RFC 3986, section 5.2.4).
-    return url_path("/" + suffix).removeprefix("/")
 
 
 # --- All records together -----------------------------------------------------------------------------------------

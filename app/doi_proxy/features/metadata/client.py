@@ -27,13 +27,6 @@ from doi_proxy.upstream.client import HostResolver, load_authorities, read_egres
 FETCH_TIMEOUT: Final = 2.0
 #: The largest answer. The CSL JSON of a paper with 3,000 authors has 200 KB.
 MAX_BYTES: Final = 256 * 1024
-MAX_REDIRECTS: Final = 3
-_BLOCK: Final = 16_384
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_SUCCESS: Final = 200
-#: The server cannot answer now. Any other status is about the name.
-_BUSY: Final = frozenset({429, 500, 502, 503, 504})
-_KEEP_IDLE_SECONDS: Final = 30.0
 CSL: Final = MEDIA_TYPES["csl"]
 
 
@@ -103,7 +96,7 @@ class MetadataClient:
         self._sessions.clear()
 
     async def _follow(self, url: str) -> bytes | None:
-        for _ in range(MAX_REDIRECTS + 1):
+        for _ in range(4):  # three redirects
             self._check(url)
             proxy = read_egress_proxy(urlsplit(url).scheme, urlsplit(url).hostname or "")
             if self._trusted is None and "https" in (urlsplit(url).scheme, urlsplit(proxy or "").scheme):
@@ -111,10 +104,11 @@ class MetadataClient:
                 self._trusted = await asyncio.to_thread(load_authorities, self._ca_file)
             session = self._open_session(is_direct=proxy is None, is_tls=self._trusted is not None)
             async with session.get(url, headers=self._headers, allow_redirects=False, proxy=proxy) as response:
-                if response.status in _BUSY:
+                # The server cannot answer now. Any other status is about the name.
+                if response.status in {429, 500, 502, 503, 504}:
                     raise ServerFailure(f"HTTP status {response.status}")
-                if response.status not in _REDIRECTS:
-                    return await self._read(response) if response.status == _SUCCESS else None
+                if response.status not in {301, 302, 303, 307, 308}:
+                    return await self._read(response) if response.status == 200 else None
                 url = urljoin(url, response.headers.get("Location", ""))
         return None
 
@@ -134,7 +128,7 @@ class MetadataClient:
         if not response.content_type.endswith("json") or "Content-Encoding" in response.headers:
             return None
         body = bytearray()
-        async for block in response.content.iter_chunked(_BLOCK):
+        async for block in response.content.iter_chunked(16_384):
             body += block
             if len(body) > MAX_BYTES:
                 return None
@@ -145,7 +139,7 @@ class MetadataClient:
         if session is None:
             connector = aiohttp.TCPConnector(
                 limit=0,
-                keepalive_timeout=_KEEP_IDLE_SECONDS,
+                keepalive_timeout=30.0,
                 ssl=self._trusted or True,
                 resolver=_PublicResolver(self._allowed) if is_direct else None,
             )
@@ -168,7 +162,6 @@ async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
 
 #: Works in the note, and bytes of it. A work takes about 150 bytes.
 _MAX_WORKS: Final = 4_096
-_MAX_BYTES: Final = 1024 * 1024
 
 
 class KeptWork(NamedTuple):
@@ -193,7 +186,7 @@ def write_works(works: Mapping[str, KeptWork], before: bytes | None, is_usable: 
     merged = {**dict(read_works(before)), **works}
     newest = sorted(merged.items(), key=lambda item: item[1].fetched_at, reverse=True)
     lines: list[bytes] = []
-    room = _MAX_BYTES
+    room = 1024 * 1024
     for key, (fetched_at, work) in newest:
         line = "\t".join((key, repr(fetched_at), str(work.year or ""), work.author, work.title)).encode()
         room -= len(line) + 1

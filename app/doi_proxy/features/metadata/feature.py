@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system.check import CounterData
 from doi_proxy.system.options import Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from doi_names.name import HandleName
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.metadata.match import Match
 
     Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
-
-_FETCHES: Final = CounterData(
-    "metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed", "refused")
-)
 
 
 class MetadataSettings(SettingsGroup):
@@ -59,7 +54,11 @@ class Metadata(Feature):
         """Open what fetches works."""
         from doi_proxy.features.metadata.works import WorkSection, open_works
 
-        count = core.meter.counter(_FETCHES)
+        count = core.meter.counter(
+            CounterData(
+                "metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed", "refused")
+            )
+        )
         service = open_works(self.context.settings, core, count, self.context.clock)
         self.compare = service.works.compare
         return WorkSection(service.works), service

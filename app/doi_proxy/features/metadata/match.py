@@ -14,14 +14,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-#: Characters of a title and of a name that are kept.
+#: Characters of a title that are kept.
 MAX_TITLE: Final = 500
-MAX_NAME: Final = 100
-#: Characters of a text that are read. Markup takes the rest.
-_MAX_READ: Final = 4_096
 #: Markup inside titles, such as <i> and <mml:math>.
 _TAG: Final = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
-_YEARS: Final = range(1000, 2200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ def read_work(data: bytes) -> Work | None:
 def _read_author(author: object) -> str:
     if not isinstance(author, dict):
         return ""
-    names = (_read_text(author.get(member), MAX_NAME) for member in ("family", "literal", "name"))
+    names = (_read_text(author.get(member), 100) for member in ("family", "literal", "name"))
     return next(filter(None, names), "")
 
 
@@ -65,7 +61,7 @@ def _read_year(issued: object) -> int | None:
         found = _first(found)
     if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) == 4:
         found = int(found)
-    is_year = isinstance(found, int) and not isinstance(found, bool) and found in _YEARS
+    is_year = isinstance(found, int) and not isinstance(found, bool) and found in range(1000, 2200)
     return found if is_year else None
 
 
@@ -80,7 +76,8 @@ def _read_text(value: object, most: int) -> str:
     """A text without markup and line breaks, in one line."""
     if not isinstance(value, str):
         return ""
-    text = _TAG.sub("", unescape(_TAG.sub("", value[:_MAX_READ])))
+    # Characters of a text that are read. Markup takes the rest.
+    text = _TAG.sub("", unescape(_TAG.sub("", value[:4_096])))
     text = "".join(character if character.isprintable() else " " for character in text)
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -44,16 +44,12 @@ from doi_proxy.web.stage import PageKind, Section
 
 #: Works in memory: about 1 KB each with their names.
 MAX_WORKS: Final = 10_000
-#: Seconds for which a work is kept, and for which the metadata of a name without an answer are not fetched again.
+#: Seconds for which a work is kept.
 TTL: Final = 7 * 86_400.0
-_FAILURE_TTL: Final = 300.0
-#: Fetches under way in one process, and from one host.
+#: Fetches under way in one process.
 CONCURRENCY: Final = 8
-_HOST_CONCURRENCY: Final = 4
-#: After so many failures of a host, it is left alone for some seconds.
+#: After so many failures of a host, it is left alone for half a minute.
 HOST_FAILURES: Final = 3
-_HOST_PAUSE: Final = 30.0
-_MAX_HOSTS: Final = 256
 _OPTIONS: Final = ResolveOptions(media_type=CSL)
 
 
@@ -97,8 +93,9 @@ class Works:
         self._works: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
         #: Those that are not in the note of the store yet.
         self._new: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
-        self._absent: TTLCache[str, bool] = TTLCache(MAX_WORKS, _FAILURE_TTL)
-        self._failures: TTLCache[str, int] = TTLCache(_MAX_HOSTS, _HOST_PAUSE)
+        #: Names without an answer, whose metadata are not fetched again for so many seconds.
+        self._absent: TTLCache[str, bool] = TTLCache(MAX_WORKS, 300.0)
+        self._failures: TTLCache[str, int] = TTLCache(256, 30.0)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._hosts: Counter[str] = Counter()
 
@@ -191,7 +188,7 @@ class Works:
 
     async def _fetch_from(self, url: str) -> bytes | None:
         host = urlsplit(url).hostname or ""
-        if self._hosts[host] >= _HOST_CONCURRENCY or self._failures.get(host, 0) >= HOST_FAILURES:
+        if self._hosts[host] >= 4 or self._failures.get(host, 0) >= HOST_FAILURES:
             raise ServerFailure("the host is left alone")
         self._hosts[host] += 1
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from doi_proxy.features import feature
 from doi_proxy.system.check import Service
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from doi_proxy.features.metrics.history import StateMetrics
     from doi_proxy.features.metrics.instruments import HttpMetrics
     from doi_proxy.web.redirect import Face
-
-#: Histogram bounds for the delay of the event loop, in seconds.
-_DELAYS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics(feature.Feature, Service):
@@ -65,10 +62,11 @@ class Metrics(feature.Feature, Service):
         registry = self.registry
         self._requests = HttpMetrics(registry, ROUTES)
         self._state = StateMetrics(registry, core, read_version(), self.context.settings.instance)
+        # Histogram bounds for the delay of the event loop, in seconds.
         self._delay = Histogram(
             "doi_proxy_event_loop_delay_seconds",
             "How much later than planned the event loop woke a task, sampled every second.",
-            buckets=_DELAYS,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
             registry=registry,
         )
         if core.connections is not None:

@@ -38,9 +38,6 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
     "delays": ("doi_proxy_event_loop_delay_seconds_count", "", frozenset()),
     "delay_seconds": ("doi_proxy_event_loop_delay_seconds_sum", "", frozenset()),
 }
-#: Names without an answer that nothing failed for: the client allowed no query, or the operator denies the prefix.
-#: The alert DoiProxyCouldNotVerify leaves them out too.
-MEANT: Final = frozenset({NotCached.token, PrefixDenied.token})
 
 
 @dataclass(slots=True)
@@ -111,7 +108,9 @@ class Totals:
 
     def series(self) -> dict[str, float]:
         """The total of each series of the history."""
-        failures = failure_tokens() - MEANT
+        # Names without an answer that nothing failed for: the client allowed no query, or the operator denies the
+        # prefix. The alert DoiProxyCouldNotVerify leaves them out too.
+        failures = failure_tokens() - {NotCached.token, PrefixDenied.token}
         unverified = self.sum("doi_proxy_could_not_verify_total", "reason", failures)
         return {"unverified": unverified, **{name: self.sum(*which) for name, which in _SERIES.items()}}
 

@@ -46,8 +46,6 @@ def add_metrics(app: FastAPI, registry: CollectorRegistry, read_store: Callable[
         return Response(body, headers={"content-type": media_type, **text_headers(NO_STORE, VARY_ACCEPT)})
 
 
-#: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
-UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
 #: The label of an answer by its origin. A fresh "not found" has the label NEGATIVE.
 KINDS: Final = {
     Origin.HIT: "fresh",
@@ -186,11 +184,12 @@ class UpstreamMetrics:
         self._unsent = frozenset(unsent)
         about = "Queries to an upstream, by outcome."
         self._queries = _counter(registry, "upstream_questions", about, "upstream", "outcome")
+        # Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
         self._seconds = Histogram(
             "doi_proxy_upstream_question_duration_seconds",
             "Time that an upstream took to answer a query or to fail.",
             ["upstream"],
-            buckets=UPSTREAM_SECONDS,
+            buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0),
             registry=registry,
         )
         self._exchanges = Counter(
@@ -281,8 +280,6 @@ class ConnectionMetrics(Collector):
         yield closed
 
 
-#: Methods with a label of their own. All others share one label, because a client can invent any number of methods.
-METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
 #: Histogram bounds for requests, in seconds. An answer from memory takes well under a millisecond.
 REQUEST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -305,7 +302,9 @@ class HttpMetrics(Stage, Collector):
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answer and its duration."""
-        key = (route, method if method in METHODS else "other", status)
+        # Methods with a label of their own. All others share one label, because a client can invent any number of
+        # methods.
+        key = (route, method if method in {"GET", "HEAD", "POST", "OPTIONS"} else "other", status)
         try:
             self._answers[key] += 1
         except KeyError:

@@ -120,7 +120,7 @@ def _open_client(
     return ServiceClient(
         transports if only is None else {only: transports[only]},
         ServerHealth(HealthLimits(slow_query=SLOW_AFTER, slow_server=SLOW_PREFIX_SECONDS)),
-        QueryLimits(allowed),
+        QueryLimits(allowed.find),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
         observer=context.observer if context else None,

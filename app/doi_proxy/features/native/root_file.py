@@ -26,8 +26,9 @@ from handle_protocol.directory import ServiceEntry
 from handle_protocol.errors import HandleProtocolError, UnusableAnswer
 from handle_protocol.json_sites import read_service_values
 from handle_protocol.proof import read_proof, read_response
-from handle_protocol.referral import DirectoryLimits, HandleService, ResponseCode, read_lead
+from handle_protocol.referral import DirectoryLimits, DirectoryObserver, HandleService, ResponseCode, read_lead
 from handle_protocol.signature_chain import extend_chain, fingerprint, follow_chain
+from handle_protocol.site import RootKeeper
 from handle_protocol.value import parse_record
 from handle_protocol.wire.message import Response, SignedAnswer
 
@@ -53,7 +54,7 @@ def root_file_path(store_url: str) -> Path | None:
     return Path(store_url.removeprefix(_SQLITE) + ".root.json") if store_url.startswith(_SQLITE) else None
 
 
-class RootFile:
+class RootFile(RootKeeper):
     """See RootKeeper. `root` is the operator's; `service` is the root at the end of the answers in the file."""
 
     def __init__(self, path: Path | None, root: HandleService) -> None:
@@ -179,7 +180,7 @@ def _read_name(handle: bytes) -> HandleName | None:
         return None
 
 
-class DirectoryLog:
+class DirectoryLog(DirectoryObserver):
     """See DirectoryObserver. `clock` is monotonic, in seconds. No line has the name of a prefix or of a handle."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
@@ -13,13 +13,6 @@ from doi_proxy.system.options import Settings, SettingsGroup, is_host_and_port
 
 if TYPE_CHECKING:
     from doi_proxy.features.native_listener.stream import NativeServer
-
-#: A record or "not found"; a name or an operation that this service does not answer; trouble, which says nothing about
-#: a name; what UDP does not answer.
-_RESULTS: Final = ("answered", "refused", "failed", "dropped")
-_MESSAGES: Final = CounterData(
-    "native_listener_messages", "Messages to the native listener, by result.", "result", _RESULTS
-)
 
 
 class NativeListenerSettings(SettingsGroup):
@@ -67,7 +60,16 @@ class NativeProtocol(feature.Feature):
 
         context, settings = self.context, self.context.settings.group(NativeListenerSettings)
         listener = NativeListener(allows_udp=settings.native_listen_udp)
-        count = core.meter.counter(_MESSAGES)
+        # A record or "not found"; a name or an operation that this service does not answer; trouble, which says nothing
+        # about a name; what UDP does not answer.
+        count = core.meter.counter(
+            CounterData(
+                "native_listener_messages",
+                "Messages to the native listener, by result.",
+                "result",
+                ("answered", "refused", "failed", "dropped"),
+            )
+        )
 
         def listen(stages: Any, connections: Any) -> NativeServer:
             return listener.open(Responder(core.destinations, stages, clock=context.clock, count=count), connections)

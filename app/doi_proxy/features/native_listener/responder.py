@@ -60,9 +60,6 @@ MAX_REQUEST_BYTES: Final = 65_536
 _SERIAL: Final = 1
 #: The flags of a request that its answer repeats.
 _REPEATED: Final = OpFlag.PUBLIC_ONLY | OpFlag.REQUEST_DIGEST
-#: The digest of a request since a version: SHA-256, SHA-1, and MD5 without the flag.
-_DIGESTS: Final = (((2, 7), 3), ((2, 1), 2), ((0, 0), 0))
-_MD5: Final = 0
 
 
 class HandleRequest(msgspec.Struct, frozen=True, gc=False):
@@ -104,10 +101,11 @@ def encode_answer(request: HandleRequest, code: int, content: bytes, now: float)
     version = min((asked.suggested_major, asked.suggested_minor), VERSION)
     flags = request.message.header.flags & _REPEATED | OpFlag.RECURSIVE
     if request.has(OpFlag.REQUEST_DIGEST):
-        digest = next(code for since, code in _DIGESTS if version >= since)
+        # The digest of a request since a version: SHA-256, SHA-1, and MD5 without the flag.
+        digest = next(code for since, code in (((2, 7), 3), ((2, 1), 2), ((0, 0), 0)) if version >= since)
         hashed = hashlib.new(DIGEST_NAMES[digest], request.digested, usedforsecurity=False).digest()
         content = U8.pack(digest) + hashed + content
-        if digest == _MD5:
+        if digest == 0:  # MD5
             flags &= ~OpFlag.REQUEST_DIGEST
     # Seconds after which a client drops an answer that is still on its way, as with the reference server.
     header = Header(request.op_code, code, flags, _SERIAL, int(now) + (12 * 3600))
@@ -170,8 +168,6 @@ def write_site(request: HandleRequest, host: str, port: int, *, has_udp: bool, n
 
 log = logging.getLogger(__name__)
 
-#: Values that one turn of the event loop converts. 1,000 take up to 15 ms.
-_VALUES_A_TURN: Final = 100
 #: The response code for an error, of the first class that fits.
 _CODES: Final[tuple[tuple[type[errors.DoiProxyError], int], ...]] = (
     (errors.PrefixDenied, ResponseStatus.NOT_RESPONSIBLE),
@@ -183,9 +179,6 @@ _CODES: Final[tuple[tuple[type[errors.DoiProxyError], int], ...]] = (
 )
 #: Where the response code is in an answer: after the envelope and the operation.
 _CODE: Final = slice(ENVELOPE_BYTES + 4, ENVELOPE_BYTES + 8)
-_NOT_RESPONSIBLE: Final = "This service does not resolve names of this prefix."
-_READ_ONLY: Final = "This service resolves names and does nothing else."
-_FAULT: Final = "The request failed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +252,9 @@ class Responder:
                 return write_site(request, peer.host, peer.port, has_udp=self.has_udp, now=self._clock())
             name = _read_name(request)
             if not self._destinations.resolves_here(name):
-                return self._write_refusal(request, ResponseStatus.NOT_RESPONSIBLE, _NOT_RESPONSIBLE)
+                return self._write_refusal(
+                    request, ResponseStatus.NOT_RESPONSIBLE, "This service does not resolve names of this prefix."
+                )
             found = await self._destinations.resolver.resolve(name, self._conditions(request, peer))
             if found.failure is not None and request.has(OpFlag.AUTHORITATIVE):
                 # The client would take a stale record for the word of a primary server.
@@ -284,7 +279,9 @@ class Responder:
         if envelope.session_id or envelope.is_encrypted:
             return self._write_refusal(request, ResponseStatus.SESSION_TIMEOUT, "This service has no sessions.")
         if request.op_code not in (OpCode.RESOLUTION, OpCode.SITE_INFORMATION):
-            return self._write_refusal(request, ResponseStatus.OPERATION_DENIED, _READ_ONLY)
+            return self._write_refusal(
+                request, ResponseStatus.OPERATION_DENIED, "This service resolves names and does nothing else."
+            )
         return None
 
     def _conditions(self, request: HandleRequest, peer: Peer) -> Conditions:
@@ -313,7 +310,7 @@ class Responder:
     def _write_fault(self, request: HandleRequest) -> bytes:
         log.exception("an answer of the native listener failed")
         self.count("failed")
-        return write_refusal(request, ResponseStatus.ERROR, _FAULT, self._clock())
+        return write_refusal(request, ResponseStatus.ERROR, "The request failed.", self._clock())
 
 
 async def encode_in_turns(request: HandleRequest, found: Resolution) -> EncodedValues:
@@ -321,8 +318,9 @@ async def encode_in_turns(request: HandleRequest, found: Resolution) -> EncodedV
     selected, converted = select_requested_values(request, found), list[Value]()
     if len(found.entry.answer.values) <= MAX_BYTES_NOW:
         return selected.derive(encode_record)
-    for start in range(0, len(selected.values), _VALUES_A_TURN):
-        converted += to_wire(selected.values[start : start + _VALUES_A_TURN])
+    # Values that one turn of the event loop converts. 1,000 take up to 15 ms.
+    for start in range(0, len(selected.values), 100):
+        converted += to_wire(selected.values[start : start + 100])
         await asyncio.sleep(0)
     return encode_values(converted)
 

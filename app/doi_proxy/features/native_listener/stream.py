@@ -10,16 +10,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
-from doi_proxy.features.native_listener.responder import (
-    MAX_REQUEST_BYTES,
-    HandleRequest,
-    Peer,
-    Responder,
-    read_request,
-    write_unreadable,
-)
+from doi_proxy.features.native_listener import responder
 from doi_proxy.server.connections import Connections, Phase, Reason
 from doi_proxy.system.check import Service
 from doi_proxy.system.eager import Rest, begin
@@ -64,7 +57,7 @@ class AnswerLimit:
 class NativeDatagrams(asyncio.DatagramProtocol):
     """The socket for UDP: a request in one packet, an answer in one packet. All others are dropped."""
 
-    def __init__(self, responder: Responder, host: str, port: int, timer: Callable[[], float]) -> None:
+    def __init__(self, responder: responder.Responder, host: str, port: int, timer: Callable[[], float]) -> None:
         """`host` and `port` are those of the socket. `timer` is monotonic."""
         self._responder = responder
         self._host = host
@@ -91,11 +84,11 @@ class NativeDatagrams(asyncio.DatagramProtocol):
             self._responder.count("dropped")
             return
         try:
-            request = read_request(data)
+            request = responder.read_request(data)
         except MalformedMessage:
             self._responder.count("dropped")
             return
-        peer = Peer(addr[0], self._host, self._port, is_forgeable)
+        peer = responder.Peer(addr[0], self._host, self._port, is_forgeable)
         bypasses = request.has(OpFlag.AUTHORITATIVE) or request.has(OpFlag.CERTIFIED)
         # At an unspecified address, the socket does not know which address the client used.
         is_unknown = request.op_code == OpCode.SITE_INFORMATION and ip_address(self._host).is_unspecified
@@ -112,7 +105,7 @@ class NativeDatagrams(asyncio.DatagramProtocol):
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
 
-    async def _answer(self, request: HandleRequest, peer: Peer, address: Any) -> None:
+    async def _answer(self, request: responder.HandleRequest, peer: responder.Peer, address: Any) -> None:
         self._send(await self._responder.answer(request, peer), address)
 
     def _send(self, answer: bytes, address: Any) -> None:
@@ -123,29 +116,19 @@ class NativeDatagrams(asyncio.DatagramProtocol):
             self._responder.count("dropped")
 
 
-#: The first byte of the method of HTTP. A message begins with its major version.
-_FIRST_LETTER: Final = ord("A")
-
-
-class ServerState(Protocol):
-    """The open connections and the tasks of uvicorn's server, which it ends at a shutdown."""
-
-    connections: set[Any]
-    tasks: set[Any]
-
-
 class NativeStream(asyncio.Protocol):
     """See doi_proxy.server.connections.Connection, and the module. `create_http` makes the protocol of the tunnel."""
 
     def __init__(
         self,
-        responder: Responder,
+        responder: responder.Responder,
         connections: Connections,
-        state: ServerState,
+        state: Any,
         create_http: Callable[[], Any],
     ) -> None:
         self._responder = responder
         self._connections = connections
+        #: The open connections and the tasks of uvicorn's server, which it ends at a shutdown.
         self._state = state
         self._create_http = create_http
         self.since = self.body_since = 0.0
@@ -185,12 +168,13 @@ class NativeStream(asyncio.Protocol):
             self._transport.pause_reading()
             return
         self._data += data
-        if self._data[0] >= _FIRST_LETTER:
+        # The first byte of the method of HTTP. A message begins with its major version.
+        if self._data[0] >= ord("A"):
             self._hand_over()
         elif len(self._data) >= ENVELOPE_BYTES:
             length = decode_envelope(bytes(self._data[:ENVELOPE_BYTES])).message_length + ENVELOPE_BYTES
-            if length > MAX_REQUEST_BYTES:
-                self._write(write_unreadable())
+            if length > responder.MAX_REQUEST_BYTES:
+                self._write(responder.write_unreadable())
             elif len(self._data) >= length:
                 self._respond(bytes(self._data[:length]))
 
@@ -212,19 +196,19 @@ class NativeStream(asyncio.Protocol):
     def _respond(self, data: bytes) -> None:
         self._is_answering = True
         try:
-            request = read_request(data)
+            request = responder.read_request(data)
         except MalformedMessage:
-            self._write(write_unreadable())
+            self._write(responder.write_unreadable())
             return
         host, port, *_ = self._transport.get_extra_info("sockname")
-        peer = Peer(self._client, host, port)
+        peer = responder.Peer(self._client, host, port)
         rest = begin(self._answer(request, peer))
         if isinstance(rest, Rest):
             self._task = asyncio.get_running_loop().create_task(rest.finish())
             self._state.tasks.add(self._task)
             self._task.add_done_callback(self._state.tasks.discard)
 
-    async def _answer(self, request: HandleRequest, peer: Peer) -> None:
+    async def _answer(self, request: responder.HandleRequest, peer: responder.Peer) -> None:
         self._write(await self._responder.answer(request, peer))
 
     def _write(self, answer: bytes) -> None:
@@ -281,8 +265,6 @@ class NativeStream(asyncio.Protocol):
 
 
 _TEXT: Final = b"text/plain; charset=utf-8"
-_METHOD: Final = b"This port speaks the native Handle protocol; send a message by POST.\n"
-_TYPE: Final = b"The Content-Type of a message is application/x-hdl-message.\n"
 
 
 class Tunnel:
@@ -293,7 +275,7 @@ class Tunnel:
     #: The pages of this resolver are not at this port.
     base: Final = ""
 
-    def __init__(self, responder: Responder, connections: object) -> None:
+    def __init__(self, responder: responder.Responder, connections: object) -> None:
         self._responder = responder
         self.connections = connections
 
@@ -306,9 +288,10 @@ class Tunnel:
         kinds = [value for name, value in scope["headers"] if name == b"content-type"]
         kind = kinds[0].partition(b";")[0].strip().lower() if kinds else b""
         if scope["method"] != "POST":
-            await _send(send, 405, _TEXT, _METHOD, (b"allow", b"POST"))
+            text = b"This port speaks the native Handle protocol; send a message by POST.\n"
+            await _send(send, 405, _TEXT, text, (b"allow", b"POST"))
         elif kind != MESSAGE.encode():
-            await _send(send, 415, _TEXT, _TYPE)
+            await _send(send, 415, _TEXT, b"The Content-Type of a message is application/x-hdl-message.\n")
         elif (data := await _read(receive)) is None:
             await _send(send, 413, _TEXT, b"The message is too large.\n")
         else:
@@ -317,11 +300,10 @@ class Tunnel:
     async def _answer(self, data: bytes, scope: Scope) -> bytes:
         (client, _), (host, port) = scope["client"] or ("", 0), scope["server"]
         try:
-            request = read_request(data)
+            request = responder.read_request(data)
         except MalformedMessage:
-            return write_unreadable()
-        peer = Peer(client, host, port)
-        return await self._responder.answer(request, peer)
+            return responder.write_unreadable()
+        return await self._responder.answer(request, responder.Peer(client, host, port))
 
 
 async def _read(receive: Receive) -> bytes | None:
@@ -330,7 +312,7 @@ async def _read(receive: Receive) -> bytes | None:
     while True:
         message = await receive()
         body += message.get("body", b"")
-        if len(body) > MAX_REQUEST_BYTES:
+        if len(body) > responder.MAX_REQUEST_BYTES:
             return None
         if not message.get("more_body"):
             return bytes(body)
@@ -353,7 +335,7 @@ class NativeListener(Service):
         self._bound = asyncio.Event()
         self._address: Any = None
 
-    def open(self, responder: Responder, connections: Connections) -> NativeServer:
+    def open(self, responder: responder.Responder, connections: Connections) -> NativeServer:
         """What the server of this process serves at the socket."""
         self._responder = responder
         return NativeServer(self, responder, connections)
@@ -387,12 +369,12 @@ class NativeListener(Service):
 class NativeServer(Tunnel):
     """The application of the tunnel, with what serves the socket around it."""
 
-    def __init__(self, listener: NativeListener, responder: Responder, connections: Connections) -> None:
+    def __init__(self, listener: NativeListener, responder: responder.Responder, connections: Connections) -> None:
         super().__init__(responder, connections)
         self._listener = listener
         self._streams = partial(NativeStream, responder, connections)
 
-    async def serve(self, listening: socket.socket, state: ServerState, create_http: Callable[[], Any]) -> Any:
+    async def serve(self, listening: socket.socket, state: Any, create_http: Callable[[], Any]) -> Any:
         """Serve a bound socket. Returns the asyncio.Server."""
         # Connections that may wait to be accepted.
         server = await asyncio.get_running_loop().create_server(

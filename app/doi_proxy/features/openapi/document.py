@@ -87,12 +87,6 @@ _GROUPS: Final = "answers"
 #: The schema of text that is not described any further.
 _TEXT: Final = {"type": "string"}
 _MODELS: Final[tuple[type[BaseModel], ...]] = (HandleAnswerModel, AgencyModel, ProblemModel)
-#: Models of FastAPI for the status 422, which no route answers.
-_UNUSED_MODELS: Final = ("HTTPValidationError", "ValidationError")
-#: The methods that a program calls. HEAD has what GET has, and OPTIONS is for browsers.
-_METHODS: Final = ("get", "post")
-#: Answers with these statuses have no body.
-_NO_BODY: Final = ("304",)
 
 
 def write_document(
@@ -117,8 +111,10 @@ def write_document(
         [(model, "serialization") for model in _MODELS], ref_template="#/components/schemas/{model}"
     )
     known = document.get("components", {}).get("schemas", {}) | schemas["$defs"]
+    # Models of FastAPI for the status 422, which no route answers.
+    unused = ("HTTPValidationError", "ValidationError")
     document["components"] = {
-        "schemas": {name: schema for name, schema in sorted(known.items()) if name not in _UNUSED_MODELS},
+        "schemas": {name: schema for name, schema in sorted(known.items()) if name not in unused},
         "headers": api.headers,
         "parameters": api.parameters,
         "responses": api.responses,
@@ -147,12 +143,6 @@ def replace_references(document: Part) -> Part:
 def _list_paths(routes: Iterable[BaseRoute]) -> set[str]:
     """The paths that FastAPI answers."""
     return {getattr(route, "path_format", getattr(route, "path", "")) for route in routes}
-
-
-def _write_operation_id(method: str, path: str) -> str:
-    """A name that follows from method and path alone. Generated clients name their functions by it."""
-    words = re.findall(r"[A-Za-z0-9]+", re.sub(r"/\{[^}]*\}", "", path) or re.sub(r"[{}]", "", path))
-    return "_".join([method, *words, *(["list"] if path.endswith("/") else [])])
 
 
 def _describe(text: str | Part) -> Part:
@@ -224,7 +214,8 @@ class _Api:
         """The answers of a group by their statuses."""
         answers: Part = {status: answer for status, answer in group.items() if status.isdigit()}
         for status, answer in (answers | {str(status): {} for status in group.get("others", ())}).items():
-            types = () if status in _NO_BODY else answer.get("types", group.get("types", ()))
+            # An answer with this status has no body.
+            types = () if status == "304" else answer.get("types", group.get("types", ()))
             schema = answer.get("json", group.get("json"))
             example = {key: answer[key] for key in ("example",) if key in answer}
             described = {"description": answer.get("text") or self.data["meanings"][status]}
@@ -239,11 +230,14 @@ class _Api:
 
     def complete(self, path: str, item: Part, *, is_admin: bool) -> Part:
         """A path with the answers that FastAPI does not know."""
-        operations: Part = {method: dict(item[method]) for method in _METHODS if method in item}
+        # The methods that a program calls. HEAD has what GET has, and OPTIONS is for browsers.
+        operations: Part = {method: dict(item[method]) for method in ("get", "post") if method in item}
         for method, operation in operations.items():
             if is_admin:
                 operation |= {_GROUPS: ["admin"], "security": [{"admin": []}]}
-            operation["operationId"] = _write_operation_id(method, path)
+            # A name that follows from method and path alone. Generated clients name their functions by it.
+            words = re.findall(r"[A-Za-z0-9]+", re.sub(r"/\{[^}]*\}", "", path) or re.sub(r"[{}]", "", path))
+            operation["operationId"] = "_".join([method, *words, *(["list"] if path.endswith("/") else [])])
             example = self._examples.get(operation["operationId"], {})
             for content in operation.get("requestBody", {}).get("content", {}).values():
                 content.setdefault("example", example.get("body"))
@@ -260,7 +254,8 @@ class _Api:
         )
         complete: Part = {}
         for status, answer in sorted(answers.items()):
-            headers = self._find_headers(status) | answer.get("headers", {})
+            known = [name for name, statuses in self._statuses.items() if int(status) in statuses]
+            headers = {name: {"$ref": f"#/components/headers/{name}"} for name in known} | answer.get("headers", {})
             described = answer | ({"headers": headers} if headers else {})
             # Some generators of clients do not look behind a reference for the media type of an answer.
             if status in own or (status == "200" and JSON in answer.get("content", {})):
@@ -280,13 +275,6 @@ class _Api:
             if has_schema and example is not None and kind in (JSON, NDJSON):
                 content[kind] |= {"example": example if kind == JSON else example[0]}
         return answer | ({"content": content} if content else {})
-
-    def _find_headers(self, status: str) -> Part:
-        return {
-            name: {"$ref": f"#/components/headers/{name}"}
-            for name, statuses in self._statuses.items()
-            if int(status) in statuses
-        }
 
 
 Made = TypeVar("Made")

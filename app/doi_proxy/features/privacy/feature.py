@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.web.redirect import Face
-
-_STANDARD_OUTPUT: Final = 1
 
 
 class AccessLogSettings(SettingsGroup):
@@ -45,22 +43,17 @@ class Privacy(feature.Feature):
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Open the log that the settings describe, or take the one that was supplied."""
-        from doi_proxy.features.privacy.line_writer import (
-            LOST_LINES,
-            LineFormat,
-            LineService,
-            LineWriter,
-            new_access_log,
-        )
+        from doi_proxy.features.privacy import line_writer
 
         form, level = self.context.settings.group(AccessLogSettings).access_log, self.context.settings.privacy_level
         if self.context.access_log is not None:
             return (self.context.access_log,)
         if form == "off":
             return ()
-        writer = LineWriter(_STANDARD_OUTPUT, LineFormat(form, level))
-        log = new_access_log(level, self.context.clock, writer.write)
-        return log, LineService(writer, core.meter.counter(LOST_LINES))
+        # 1 is standard output.
+        writer = line_writer.LineWriter(1, line_writer.LineFormat(form, level))
+        log = line_writer.new_access_log(level, self.context.clock, writer.write)
+        return log, line_writer.LineService(writer, core.meter.counter(line_writer.LOST_LINES))
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the page."""

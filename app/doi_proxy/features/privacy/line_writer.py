@@ -30,15 +30,11 @@ from doi_proxy.web.stage import Answer, PreparedRequest, Stage
 #: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
 #: such lines of several processes do not mix in a pipe.
 MAX_PATH: Final = 2_000
-MAX_WORD: Final = 64
-#: The first level that logs no part of a client's address, and the first that logs no path.
+#: The first level that logs no part of a client's address.
 NO_CLIENTS: Final = 2
-_NO_PATHS: Final = 3
 #: Bytes that are written as they are. Without quotation marks and backslashes, neither format needs escapes.
 _PLAIN: Final = re.compile(rb"[!#-\[\]-~]*")
 _TEXTS: Final = tuple(chr(byte) if _PLAIN.fullmatch(bytes((byte,))) else f"%{byte:02X}" for byte in range(256))
-#: Methods that are written as they are.
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -91,11 +87,14 @@ class LineFormat:
 
     def __call__(self, line: LogLine) -> bytes:
         """The line as it is written."""
+        # Methods that are written as they are.
         shown = _Members(
             self._time(line.moment),
             line.request_id,
             UNSET if self._level >= NO_CLIENTS else self._client(line.client),
-            line.method if line.method in _METHODS else escape(line.method.encode("latin-1", "replace"))[:MAX_WORD],
+            line.method
+            if line.method in {"GET", "HEAD", "POST", "OPTIONS"}
+            else escape(line.method.encode("latin-1", "replace"))[:64],
             format_path(line.path, line.query, self._level),
             line.route,
             line.status,
@@ -145,7 +144,7 @@ def mask_address(address: str, level: int) -> str | UnsetType:
 
 def format_path(path: bytes, query: bytes, level: int) -> str | UnsetType:
     """The raw path, and the query, that a privacy level lets the log have. Bytes that are not graphic become `%XX`."""
-    if level >= _NO_PATHS:
+    if level >= 3:  # the first that logs no path
         return UNSET
     whole = path + b"?" + query if level == 0 and query else path
     text = escape(whole[: MAX_PATH + 1])
@@ -163,13 +162,9 @@ def _json(shown: _Members) -> bytes:
 
 def _text(shown: _Members) -> bytes:
     values = ((name, getattr(shown, name)) for name in _Members.__struct_fields__)
-    words = [f"{name}={_word(value)}" for name, value in values if value is not None and value is not UNSET]
+    texts = ((name, str(value)) for name, value in values if value is not None and value is not UNSET)
+    words = [f'{name}="{text}"' if " " in text else f"{name}={text}" for name, text in texts]
     return " ".join(words).encode("ascii", "replace") + b"\n"
-
-
-def _word(value: object) -> str:
-    text = str(value)
-    return f'"{text}"' if " " in text else text
 
 
 #: Bytes of a path or a query that a line keeps: one more than it shows, and so it marks a text that was cut.
@@ -287,7 +282,6 @@ MAX_WAITING: Final = 8 * 2**20
 #: written at once. Formatted one after the other, a line takes a third of the time that it
 #: takes between two requests, when it finds the processor's caches full of something else.
 GATHER: Final = 0.01
-_FILE_BYTES: Final = 16_384
 #: Seconds that the end of the process waits for a reader that stands still.
 CLOSE_TIMEOUT: Final = 2.0
 LOST_LINES: Final = CounterData(
@@ -340,7 +334,7 @@ class LineWriter:
     def _run(self) -> None:
         # Bytes of one write, of whole lines. To a pipe it is at most 4096 bytes (POSIX, PIPE_BUF), so lines of several
         # processes do not mix. The thread keeps the interpreter's lock while it formats them: 0.5 ms for a file.
-        most = 4_096 if _is_pipe(self._descriptor) else _FILE_BYTES
+        most = 4_096 if _is_pipe(self._descriptor) else 16_384
         is_open, written_at = True, -inf
         while is_open:
             line = self._lines.get()

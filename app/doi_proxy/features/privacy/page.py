@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import ceil
-from typing import Final, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 import fastapi
@@ -17,8 +17,6 @@ from doi_proxy.web.freshness import OWN_PAGE
 from doi_proxy.web.pages import PageLink
 from doi_proxy.web.redirect import Face
 from doi_proxy.web.request_path import IPV4_PREFIX, IPV6_PREFIX
-
-_SECONDS_A_DAY: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
     return PrivacyFacts(
         log_level=None if settings.value("access_log") in (None, "off") else settings.value("privacy_level"),
         store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",
-        grace_days=ceil(settings.cache_grace / _SECONDS_A_DAY),
+        grace_days=ceil(settings.cache_grace / 86_400),
         # Only the hosts, because a URL may contain a password.
         hosts=tuple(dict.fromkeys(hosts)),
         ipv4_prefix=IPV4_PREFIX,

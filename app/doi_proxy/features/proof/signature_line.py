@@ -27,12 +27,11 @@ from doi_proxy.web.negotiation import JSON
 from doi_proxy.web.stage import PageKind, Section
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.proof import MAX_PROOF_BYTES
-from handle_protocol.referral import ProvenAnswer
+from handle_protocol.referral import HandleService, ProvenAnswer
 from handle_protocol.value import Record
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Core
-    from handle_protocol.referral import HandleService
     from handle_protocol.signature_chain import SignatureChain, SignatureVerdict, ValueSignature
 
 
@@ -133,8 +132,6 @@ class ProofLink(Section):
         return {"is_proven": True} if is_proven else {}
 
 
-_REMEMBERED: Final = 300.0
-_RETRIED: Final = 30.0
 #: Seconds that the page waits for the records of issuers.
 _TIMEOUT: Final = 3.0
 
@@ -174,7 +171,8 @@ class SignatureLine(Section):
             if chains:
                 handle = name.text if "/" in name.text else PREFIX_RECORDS + name.text
                 verdict = await asyncio.to_thread(judge_signatures, handle, values, chains, self._root_keys, now)
-            due = now + (_RETRIED if verdict.state == "unproven" else _REMEMBERED)
+            # Seconds until it is judged again.
+            due = now + (30.0 if verdict.state == "unproven" else 300.0)
             due = due if verdict.ends is None else min(due, verdict.ends)
             self._verdicts[_key(name, values)] = verdict, due
 

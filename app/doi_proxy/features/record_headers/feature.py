@@ -5,25 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import Field, field_validator
 
 from doi_names.name import HandleName
 from doi_names.presentation import component, template_path
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
+from doi_proxy.system.check import Finding, Inspection
 from doi_proxy.system.options import SettingsGroup, TextList
 from doi_proxy.web.request_path import Header
 from doi_proxy.web.responses import COMMON_HEADERS, PAGE_POLICY
 from doi_proxy.web.stage import Stage
 from handle_protocol.location import fill_template
 from handle_protocol.value import Record
-
-if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
-    from doi_proxy.system.check import Finding, Inspection
-
 
 _NAME: Final = re.compile(r"[A-Za-z0-9-]+")
 
@@ -90,9 +86,8 @@ NEVER: Final = frozenset(
 NEVER_PREFIXES: Final = (
     b"access-control-", b"cdn-", b"content-security-policy", b"cross-origin-", b"proxy-", b"ratelimit", b"x-accel-",
 )  # fmt: skip
-#: Limits of the headers of one record and of each value in characters. The rest is left out.
+#: Limit of the headers of one record. The rest is left out, and so are more than 1,000 characters of a value.
 MAX_HEADERS: Final = 20
-MAX_VALUE: Final = 1_000
 #: A header line (RFC 9110, section 5.5); lines for the page of the redirect begin with "<" and are left out.
 _LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e][\x20-\x7e\t]*)")
 
@@ -131,7 +126,7 @@ def record_headers(allowed: frozenset[bytes], record: Record, name: HandleName) 
     for line in islice(_lines(record), 10 * MAX_HEADERS):
         match = _LINE.fullmatch(fill_template(line, *encoded).strip())
         if match is not None and (key := match[1].lower().encode()) in allowed and not _is_forbidden(key):
-            headers.append((key, match[2][:MAX_VALUE].encode()))
+            headers.append((key, match[2][:1_000].encode()))
     return headers[:MAX_HEADERS]
 
 

@@ -4,48 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
-from doi_proxy.features.setup.doctor import (
-    find_authority_problems,
-    find_contradictions,
-    find_ineffective,
-    find_machine_limits,
-    find_management_problems,
-    find_port_in_use,
-    find_refused_routes,
-    find_risks,
-    find_store_folder_problems,
-    find_unreadable_files,
-)
+from doi_proxy.features.setup import doctor
 from doi_proxy.features.setup.sizing import Has, Load, ShownSetting, describe_settings, need_of, write_rows
 from doi_proxy.proxy_client import open_client
 from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
 from doi_proxy.system.files import print_json, printable
-from doi_proxy.system.options import MASK
+from doi_proxy.system.options import MASK, Settings
 
-if TYPE_CHECKING:
-    from doi_proxy.system.options import Settings
-
-
-_SUMMARIES: Final = ("No errors and no warnings.", "There are warnings.", "There are errors.")
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (
-    find_ineffective,
+    doctor.find_ineffective,
     find_deprecated,
-    find_contradictions,
-    find_refused_routes,
-    find_risks,
-    find_machine_limits,
-    find_unreadable_files,
-    find_authority_problems,
+    doctor.find_contradictions,
+    doctor.find_refused_routes,
+    doctor.find_risks,
+    doctor.find_machine_limits,
+    doctor.find_unreadable_files,
+    doctor.find_authority_problems,
     find_certificate_problems,
-    find_store_folder_problems,
-    find_port_in_use,
-    find_management_problems,
+    doctor.find_store_folder_problems,
+    doctor.find_port_in_use,
+    doctor.find_management_problems,
 )
 
 
@@ -62,18 +46,11 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
         return status
     for finding in sorted(findings, key=lambda finding: ("error", "warning", "note").index(finding.severity)):
         print(printable(f"{finding.severity}: {finding}"))
-    print(_SUMMARIES[status])
+    print(("No errors and no warnings.", "There are warnings.", "There are errors.")[status])
     return status
 
 
 Step = Literal["reload", "restart"]
-
-_HEADS: Final[Mapping[Step, str]] = {
-    "reload": "a reload would change (systemctl reload doi-proxy.target):",
-    "restart": "a restart would change (doi-proxy-restart):",
-}
-#: The unit gives them to each instance, and a command does not have them.
-_OF_THE_UNIT: Final = ("instance", "instances", "management_listen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +72,8 @@ def find_differences(
     for name, setting in here.items():
         value = running.get(name, setting["value"])
         is_masked = MASK in str(value) and MASK in str(setting["value"])
-        if value != setting["value"] and not is_masked and name not in _OF_THE_UNIT:
+        # The unit gives them to each instance, and a command does not have them.
+        if value != setting["value"] and not is_masked and name not in ("instance", "instances", "management_listen"):
             step: Step = "reload" if name in reloadable else "restart"
             shown = None if value is None else str(value)
             yield Difference(name, shown, setting["value"], setting["source"], step)
@@ -116,7 +94,10 @@ def compare_running(context: CommandContext, server: str | None, *, as_json: boo
 
 
 def _describe(found: list[Difference], label: str) -> Iterator[str]:
-    for step, head in _HEADS.items():
+    for step, head in (
+        ("reload", "a reload would change (systemctl reload doi-proxy.target):"),
+        ("restart", "a restart would change (doi-proxy-restart):"),
+    ):
         changes = [each for each in found if each.step == step]
         if changes:
             yield head

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from doi_proxy.features.setup.sizing import Load
 
 
-def _add_demo(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--port PORT]")
-
-
 def _demo(_: CommandContext, namespace: argparse.Namespace) -> int:
     # Its modules are for no other command.
     from doi_proxy.features.setup.demo_command import run_demo
@@ -120,7 +116,7 @@ def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 
 COMMANDS: Final = (
-    Command("demo", _add_demo, _demo),
+    Command("demo", lambda command: set_usage(command, "[--port PORT]"), _demo),
     Command("setup", add_setup_arguments, setup),
     Command("check", _add_check, _check),
     Command("gen-config", add_gen_config_arguments, lambda context, namespace: gen_config(namespace, context.settings)),

@@ -31,7 +31,6 @@ from urllib.parse import unquote, urlsplit
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.system.options import ENV_PREFIX, is_host_and_port
 
-_API: Final = "/api/handles/"
 #: Seconds for which a record is fresh. An outage soon shows stale answers.
 _TTL: Final = 5
 #: The name that is requested every second, and two names that are requested once.
@@ -40,26 +39,21 @@ _NEW_IN_OUTAGE, _NEW_AFTERWARDS = "10.5555/asked-in-the-outage", "10.5555/asked-
 _TARGETS: Final[Mapping[str, str]] = MappingProxyType({_KNOWN: "http://www.doi.org/hb.html"})
 #: Seconds for the proxy to start, to answer, and to end.
 _START, _ANSWER, _END = 120.0, 10.0, 15.0
-#: What a write to a terminal that was closed, or to a pipe without a reader, fails with.
-_CLOSED: Final = (errno.EIO, errno.EPIPE)
 _SERVING: Final = re.compile(r"serving on (http://\S+)")
-_PULLED: Final = "The plug is pulled: doi.org cannot be reached."
 #: See docs/caching.md.
 _BACK: Final = "The plug is back. A known name is asked about again half a minute after its last failure."
-_GO_ON: Final = "This was the outage. o begins another one, q ends."
 _INTRODUCTION: Final = """A proxy on {url} asks a stand-in for doi.org, whose records expire after {ttl} seconds.
 Each second: GET /{name}, its status, its target, and what Cache-Status says."""
-_KEYS: Final = "Keys: o pulls the plug or puts it back, q ends."
 
 
 class Act(enum.Enum):
     """What happens in a second of the play, besides the request for the known name."""
 
-    PULL_PLUG = _PULLED
+    PULL_PLUG = "The plug is pulled: doi.org cannot be reached."
     PUT_BACK = _BACK
     ASK_IN_OUTAGE = _NEW_IN_OUTAGE
     ASK_AFTERWARDS = _NEW_AFTERWARDS
-    END = _GO_ON
+    END = "This was the outage. o begins another one, q ends."
 
 
 #: The play, by seconds since the first answer.
@@ -143,7 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a query about a name."""
-        body = _write_answer(unquote(self.path.partition("?")[0].removeprefix(_API)))
+        name = unquote(self.path.partition("?")[0].removeprefix("/api/handles/"))
+        target = _TARGETS.get(name, f"https://example.org/{name}")
+        url = {"index": 1, "type": "URL", "data": {"format": "string", "value": target}, "ttl": _TTL}
+        body = json.dumps({"responseCode": 1, "handle": name, "values": [url]}).encode()
         self.send_response(http.client.OK)
         self.send_header("Content-Type", "application/json;charset=UTF-8")
         self.send_header("Content-Length", str(len(body)))
@@ -152,13 +149,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the name of the base class
         """Log nothing."""
-
-
-def _write_answer(name: str) -> bytes:
-    """The answer of the handle API about a name: one URL value."""
-    target = _TARGETS.get(name, f"https://example.org/{name}")
-    url = {"index": 1, "type": "URL", "data": {"format": "string", "value": target}, "ttl": _TTL}
-    return json.dumps({"responseCode": 1, "handle": name, "values": [url]}).encode()
 
 
 class Proxy:
@@ -230,7 +220,7 @@ class Demo(NamedTuple):
         The play has its own outage unless a key begins or ends one. With keys, its end is left to the reader.
         """
         introduction = _INTRODUCTION.format(url=self.proxy.url, ttl=_TTL, name=_KNOWN)
-        _show(f"{introduction}\n{_KEYS}" if self.has_keys else introduction)
+        _show(f"{introduction}\nKeys: o pulls the plug or puts it back, q ends." if self.has_keys else introduction)
         play, second, started = PLAY, 0, time.monotonic()
         while True:
             act = play.get(second)
@@ -289,7 +279,8 @@ def run_demo(namespace: argparse.Namespace) -> int:
             try:
                 is_complete = bool(proxy.url) and Demo(stand_in, proxy, events, has_keys).play()
             except OSError as error:
-                if error.errno not in _CLOSED:
+                # What a write to a terminal that was closed, or to a pipe without a reader, fails with.
+                if error.errno not in (errno.EIO, errno.EPIPE):
                     raise
                 is_complete = True
         proxy.end()

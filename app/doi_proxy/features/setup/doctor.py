@@ -33,7 +33,6 @@ from doi_proxy.system.options import Settings, redact
 
 #: Free bytes of a disk below which it counts as full. SQLite's log alone grows to 4 MB.
 _FULL: Final = 1024 * 1024
-_REACH: Final = "correct the path, or run this check as the user of the service"
 
 
 def find_unreadable_files(inspection: Inspection) -> Iterator[Finding]:
@@ -63,7 +62,12 @@ def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
     try:
         existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), Path())
     except OSError as error:
-        yield Finding("error", source, f"{redact(str(path))} cannot be reached: {error.strerror}", _REACH)
+        yield Finding(
+            "error",
+            source,
+            f"{redact(str(path))} cannot be reached: {error.strerror}",
+            "correct the path, or run this check as the user of the service",
+        )
         return
     if disk := _find_disk_problem(existing):
         yield Finding("error", source, *disk)
@@ -99,10 +103,7 @@ def _find_disk_problem(path: Path) -> tuple[str, str] | None:
 #: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
 _GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _MIB: Final = 1024 * 1024
-#: Memory of one process without its caches, in bytes. Measured: 71 MB resident.
-_PROCESS_BYTES: Final = 80 * _MIB
 _TIMEOUT: Final = 3.0
-_MAX_ANSWER: Final = 1_000
 
 
 def find_machine_limits(inspection: Inspection) -> Iterator[Finding]:
@@ -111,7 +112,8 @@ def find_machine_limits(inspection: Inspection) -> Iterator[Finding]:
     express = settings.express_memory_bytes if settings.express_lane else 0
     # Instances can be on several machines: at most as many are here as `setup` enables.
     here = min(settings.instances, usual_instances())
-    needed = here * (settings.cache_memory_bytes + express + _PROCESS_BYTES)
+    # Memory of one process without its caches, in bytes. Measured: 71 MB resident.
+    needed = here * (settings.cache_memory_bytes + express + 80 * _MIB)
     available = memory_limit()
     if available is not None and needed > available:
         yield Finding(
@@ -169,7 +171,7 @@ def _try_address(address: str) -> None:
 def _is_doi_proxy(settings: Settings) -> bool:
     try:
         with Exchange(find_server(settings, None), _TIMEOUT) as exchange:
-            return exchange.send("GET", "/healthz", {}) == http.client.OK and b'"status"' in exchange.read(_MAX_ANSWER)
+            return exchange.send("GET", "/healthz", {}) == http.client.OK and b'"status"' in exchange.read(1_000)
     except (ProxyFailure, http.client.HTTPException, ValueError):
         # The last two are about a host that is none.
         return False
@@ -177,9 +179,6 @@ def _is_doi_proxy(settings: Settings) -> bool:
 
 #: Below it are the probes (RFC 8615), if they are switched on.
 PROBE_PATH: Final = b"/.well-known/doi-proxy/probe/"
-#: Their route.
-PROBE_ROUTE: Final = PROBE_PATH + b"{rest:path}"
-
 
 Fault = Literal[
     "slashes",
@@ -206,8 +205,6 @@ Fault = Literal[
     "lists",
 ]
 KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
-#: Words in the Server header.
-_SERVERS: Final[Mapping[str, str]] = {"nginx": "nginx", "openresty": "nginx", "apache": "apache", "caddy": "caddy"}
 
 _NGINX: Final[Mapping[Fault, str]] = {
     "slashes": "`merge_slashes off;` in the server block and in the default server of the same port, and "
@@ -303,13 +300,14 @@ _HAPROXY: Final[Mapping[Fault, str]] = {
     "lists": "no rule on the length of bodies for /api/resolve, and a long `timeout server` for it",
 }
 _LINES: Final = {"nginx": _NGINX, "apache": _APACHE, "caddy": _CADDY, "haproxy": _HAPROXY}
-_EXAMPLES: Final = {"nginx": "nginx", "apache": "apache", "caddy": "caddy"}
 
 
 def front_kind(server: str) -> str:
     """The kind of front proxy by its Server header, "" if it is unknown."""
     lower = server.lower()
-    return next((kind for word, kind in _SERVERS.items() if word in lower), "")
+    if "openresty" in lower:
+        return "nginx"
+    return next((kind for kind in ("nginx", "apache", "caddy") if kind in lower), "")
 
 
 def remedy_for(fault: Fault, kind: str, value: str = "") -> str:
@@ -317,7 +315,7 @@ def remedy_for(fault: Fault, kind: str, value: str = "") -> str:
     if fault == "trust":
         return f"set trusted_proxies of doi-proxy to {value}, if that is the front proxy's address"
     if kind in _LINES:
-        example = f" (`doi-proxy gen-config {kind}` prints a whole file)" if kind in _EXAMPLES else ""
+        example = "" if kind == "haproxy" else f" (`doi-proxy gen-config {kind}` prints a whole file)"
         return f"{kind}: {_LINES[kind][fault]}{example}"
     return "; ".join(f"{name}: {lines[fault]}" for name, lines in _LINES.items())
 
@@ -445,8 +443,6 @@ TOKEN_SECONDS: Final = 120
 #: A response header that a probe can request, and its limit in bytes: a Location can be as long as an escaped name.
 FILL_HEADER: Final = "doi-proxy-probe-fill"
 FILL_BYTES: Final = 30_000
-#: The statuses that a probe can request.
-_STATUSES: Final = {"302": 302, "404": 404, "502": 502}
 #: The Cache-Control of the answer that a probe can request.
 _CACHING: Final = {
     "": {"cache-control": "no-store"},
@@ -494,7 +490,7 @@ def is_valid_token(key: str, token: str, now: float) -> bool:
 def add_probe(app: FastAPI, probe: Probe, refuse: Callable[[Request], Response]) -> None:
     """Add the route. `refuse` answers a request without a valid token."""
 
-    @app.api_route(PROBE_ROUTE.decode(), methods=["GET", "HEAD"], include_in_schema=False)
+    @app.api_route((PROBE_PATH + b"{rest:path}").decode(), methods=["GET", "HEAD"], include_in_schema=False)
     async def answer_probe(request: Request) -> Response:
         if not probe.is_valid(request.headers.get(TOKEN_HEADER, "")):
             return refuse(request)
@@ -503,7 +499,8 @@ def add_probe(app: FastAPI, probe: Probe, refuse: Callable[[Request], Response])
 
 def _echo(request: Request) -> Response:
     wanted = request.query_params
-    status = _STATUSES.get(wanted.get("status", ""), 200)
+    # The statuses that a probe can request.
+    status = {"302": 302, "404": 404, "502": 502}.get(wanted.get("status", ""), 200)
     caching = wanted.get("cache", "")
     headers = dict(_CACHING.get(caching, _CACHING[""]))
     if "fill" in wanted:
@@ -697,12 +694,6 @@ _PATHS: Final[tuple[tuple[str, Fault], ...]] = (
 _QUERY: Final = "type=URL;urlappend=%3Fa%3D%252F%26b+c&ignored&empty="
 #: An address of a documentation network (RFC 5737), which no client has.
 _FORGED_ADDRESS: Final = "203.0.113.9"
-#: Characters of a path that a finding shows.
-_LONGEST_SHOWN: Final = 200
-_COMMENT_LINE: Final = b"#" * 65_000 + b"\n"
-_COMMENT_LINES: Final = 16
-#: The proxy itself answers 429 to a client with too many lists.
-_ANSWERED_LISTS: Final = (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS)
 _MEDIA_TYPE: Final = "application/vnd.citationstyles.csl+json"
 
 
@@ -789,7 +780,8 @@ class _Examiner:
                 problem = f"the path was not passed on: HTTP {answer.status}"
                 yield self._fault(f"/{rest}", "encoded slashes" if "%2F" in rest else usual, problem)
             elif arrived != path + rest:
-                problem = f"the path arrived as {arrived.removeprefix(path)[:_LONGEST_SHOWN]!r}"
+                # Characters of a path that a finding shows.
+                problem = f"the path arrived as {arrived.removeprefix(path)[:200]!r}"
                 yield self._fault(f"/{rest}", _path_fault(path + rest, arrived, usual), problem)
 
     def _long_path(self) -> Iterator[Finding]:
@@ -885,11 +877,12 @@ class _Examiner:
     def _lists(self) -> Iterator[Finding]:
         try:
             # A list of 1 MB that arrives in two seconds and has one name.
-            answer = self._prober.send_list((b"10.1234/doctor\n", *[_COMMENT_LINE] * _COMMENT_LINES))
+            answer = self._prober.send_list((b"10.1234/doctor\n", *[b"#" * 65_000 + b"\n"] * 16))
         except ProxyFailure as error:
             yield self._fault("list", "lists", f"a list of 1 MB did not pass: {error.message}")
             return
-        if answer.status not in _ANSWERED_LISTS:
+        # The proxy itself answers 429 to a client with too many lists.
+        if answer.status not in (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS):
             yield self._fault("list", "lists", f"a list of 1 MB did not pass: HTTP {answer.status}")
 
     def _is_same(self, first: str, second: str, accepts: tuple[str, str] = ("*/*", "*/*")) -> bool:

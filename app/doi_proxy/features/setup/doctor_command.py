@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Final
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import CommandContext, add_format
-
-#: The front proxies for which doi_proxy.features.setup.doctor has remedies.
-EXAMINED_KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
 
 
 def add_doctor_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy doctor`."""
     command.add_argument("--url", metavar="URL", help="address of the front proxy (default: public_url)")
-    command.add_argument("--front", choices=EXAMINED_KINDS, help="front proxy (default: as its Server header says)")
+    # The front proxies for which doi_proxy.features.setup.doctor has remedies.
+    command.add_argument(
+        "--front",
+        choices=("nginx", "apache", "caddy", "haproxy"),
+        help="front proxy (default: as its Server header says)",
+    )
     command.add_argument(
         "--upstream", action="store_true", help="query each upstream instead, handle servers by each transport"
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Feature, Opened
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from doi_proxy.features.feature import Opened
     from doi_proxy.web.redirect import Face
 
 

@@ -9,9 +9,8 @@ import argparse
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_network
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -28,14 +27,13 @@ from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 #: The front proxies for which there is a configuration. doi_proxy.features.setup.front_files writes them.
 FRONTS: Final = ("nginx", "apache", "caddy")
 _UNITS: Final = {"systemd": SERVICE, "systemd-socket": SOCKET, "systemd-target": TARGET}
-WRITTEN_KINDS: Final = (*FRONTS, *_UNITS)
 
 
 def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy gen-config`."""
     command.add_argument(
         "kind",
-        choices=WRITTEN_KINDS,
+        choices=(*FRONTS, *_UNITS),
         help="front proxy, or the unit of systemd, its socket, or its target",
     )
     command.add_argument(
@@ -192,9 +190,6 @@ SHIPPED_SUB_PATH: Final = Front("https://www.example.org/doi", _TWO)
 
 #: The paths that take bodies of more than a name.
 _LIST_PATHS: Final = ("/api/resolve", "/api/parse", "/api/extract")
-#: The path of forms with a file of at most 4 MiB, and nginx's limit of their bodies.
-_FORM_PATH: Final = "/references"
-_FORM_LIMIT: Final = "5m"
 #: An include of one of the files in `templates`.
 _INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
 _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
@@ -202,7 +197,10 @@ _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 
 def write_file(path: str, front: Front) -> str:
     """One configuration file, such as `nginx/doi-proxy.conf`."""
-    return _fill_file(path, _VALUES[path.partition("/")[0]](front))
+    find_values = {"nginx": _nginx_values, "apache": _apache_values, "caddy": _caddy_values}
+    values = find_values[path.partition("/")[0]](front)
+    template = read_package_file("doi_proxy.features.setup", "templates", path).decode()
+    return "".join(_fill_line(line, values) for line in template.splitlines(keepends=True))
 
 
 def write_front(kind: str, front: Front) -> str:
@@ -235,12 +233,6 @@ def _inline(kind: str, text: str, front: Front) -> str:
     return _INCLUDE.sub(lines, text)
 
 
-def _fill_file(path: str, values: Mapping[str, str]) -> str:
-    """The text of a template, such as `nginx/doi-proxy.conf`, with its placeholders replaced."""
-    template = read_package_file("doi_proxy.features.setup", "templates", path).decode()
-    return "".join(_fill_line(line, values) for line in template.splitlines(keepends=True))
-
-
 def _fill_line(line: str, values: Mapping[str, str]) -> str:
     """A line with its placeholders replaced. A line that is only a placeholder takes several lines, or none."""
     alone = _PLACEHOLDER.fullmatch(line.strip())
@@ -257,23 +249,21 @@ def _nginx_values(front: Front) -> dict[str, str]:
         f"listen {address}{port}{words[scheme]};" for scheme, port in front.ports.items() for address in ("", "[::]:")
     ]
     secure = f"ssl_certificate {certificate};\nssl_certificate_key {key};" if "https" in front.ports else ""
+    include = "include snippets/doi-proxy-pass-lists.conf;"
+    lists = [f"location = {front.sub_path}{path} {{\n    {include}\n}}" for path in _LIST_PATHS]
     return _shared_values(front) | {
         "SERVERS": "\n".join(f"server {backend} max_fails=1 fail_timeout=5s;" for backend in front.backends),
         "LISTEN": "\n".join(listen),
         "CERTIFICATE": secure,
         "PASS": _nginx_pass(front),
-        "LISTS": "\n".join((*map(partial(_nginx_list, front), _LIST_PATHS), _nginx_form(front))),
+        "LISTS": "\n".join((*lists, _nginx_form(front))),
         "STATUS": _nginx_status(front),
     }
 
 
-def _nginx_list(front: Front, path: str) -> str:
-    return f"location = {front.sub_path}{path} {{\n    include snippets/doi-proxy-pass-lists.conf;\n}}"
-
-
 def _nginx_form(front: Front) -> str:
-    limit = f"# A file of references may have 4 MiB.\n    client_max_body_size {_FORM_LIMIT};"
-    return f"location = {front.sub_path}{_FORM_PATH} {{\n    {limit}\n    include snippets/{_nginx_pass(front)};\n}}"
+    limit = "# A file of references may have 4 MiB.\n    client_max_body_size 5m;"
+    return f"location = {front.sub_path}/references {{\n    {limit}\n    include snippets/{_nginx_pass(front)};\n}}"
 
 
 def _nginx_pass(front: Front) -> str:
@@ -292,8 +282,6 @@ def _nginx_status(front: Front) -> str:
     return f"location = {front.sub_path}/status {{\n" + "".join(f"    {rule}\n" for rule in rules) + "}"
 
 
-#: The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
-_UNVERIFIED: Final = ("SSLProxyEngine on", "SSLProxyCheckPeerName off")
 _MEMBER: Final = 'BalancerMember "{}" retry=5 connectiontimeout=2 timeout={} ttl=60 responsefieldsize=65536'
 
 
@@ -301,18 +289,15 @@ def _apache_values(front: Front) -> dict[str, str]:
     members = [_MEMBER.format(_apache_address(front, backend), front.timeout) for backend in front.backends]
     lists = [_MEMBER.format(_apache_address(front, backend), front.list_timeout) for backend in front.backends]
     hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
+    # The sub-path of a VirtualHost of its own is empty.
+    paths = [f"{front.sub_path}{path}" for path in _LIST_PATHS]
     return _shared_values(front) | {
         "MEMBERS": "\n".join(members),
         "LIST_MEMBERS": "\n".join(f"{member} flushpackets=on" for member in lists),
         "HOSTS": hosts,
-        "LISTS": "\n".join(map(partial(_apache_list, front), _LIST_PATHS)),
+        "LISTS": "\n".join(f'ProxyPass "{path}" "balancer://doi-proxy-lists{path}" nocanon' for path in paths),
         "STATUS": _apache_status(front),
     }
-
-
-def _apache_list(front: Front, path: str) -> str:
-    # The sub-path of a VirtualHost of its own is empty.
-    return f'ProxyPass "{front.sub_path}{path}" "balancer://doi-proxy-lists{front.sub_path}{path}" nocanon'
 
 
 def _apache_address(front: Front, backend: str) -> str:
@@ -331,10 +316,11 @@ def _apache_status(front: Front) -> str:
 def _virtual_host(front: Front, scheme: str, port: int) -> str:
     certificate, key = front.certificate_paths
     secure = ["SSLEngine on", f"SSLCertificateFile {certificate}", f"SSLCertificateKeyFile {key}"]
+    # The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
     lines = [
         f"ServerName {front.host}",
         *(secure if scheme == "https" else []),
-        *(_UNVERIFIED if front.backend_scheme == "https" else []),
+        *(("SSLProxyEngine on", "SSLProxyCheckPeerName off") if front.backend_scheme == "https" else []),
         "Include conf-available/doi-proxy-pass.conf",
     ]
     body = "".join(f"    {line}\n" for line in lines)
@@ -385,12 +371,6 @@ def _shared_values(front: Front) -> dict[str, str]:
         "LIST_TIMEOUT": str(front.list_timeout),
     }
 
-
-_VALUES: Final[Mapping[str, Callable[[Front], dict[str, str]]]] = {
-    "nginx": _nginx_values,
-    "apache": _apache_values,
-    "caddy": _caddy_values,
-}
 
 #: The files in config/ that docs/generate.py writes, and for which front proxy.
 GENERATED: Final[Mapping[str, Front]] = {

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.feature import CommandContext, set_usage
 from doi_proxy.features.setup.front_files import FRONTS
-from doi_proxy.system.options import CONFIG_VARIABLE, flag_of, require_networks
+from doi_proxy.system.options import CONFIG_VARIABLE, Settings, flag_of, require_networks
 
 if TYPE_CHECKING:
     from doi_proxy.features.setup.sizing import PlannedFile
-    from doi_proxy.system.options import Settings
 
 #: The settings that the questions are about.
 _QUESTIONS: Final = {
@@ -31,13 +30,6 @@ _QUESTIONS: Final = {
 }
 #: A host, with a port and a path: an address whose scheme people leave out.
 _HOST: Final = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/[^?#\s]*)?")
-_FRONT_QUESTION: Final = f"Front proxy: {', '.join(FRONTS)} or none"
-_ADDRESSES_QUESTION: Final = "Addresses that many readers share (campus NAT, EZproxy), or Enter"
-#: The lists of networks: the setting, the file as shipped, and the answer with the networks that are added to it.
-_LISTS: Final = (
-    ("client_allow_file", "systemd/allow.txt", "shared"),
-    ("client_deny_file", "systemd/deny.txt", ""),
-)
 _NO_FRONT: Final = "none"
 _UNITS: Final = Path("systemd/system")
 #: The line of the environment file of the unit.
@@ -187,14 +179,16 @@ def _check_store(context: CommandContext) -> None:
 
 
 def _ask_front(default: str) -> str:
-    while (answer := _read_line(_FRONT_QUESTION, default) or default) not in (*FRONTS, _NO_FRONT):
+    question = f"Front proxy: {', '.join(FRONTS)} or none"
+    while (answer := _read_line(question, default) or default) not in (*FRONTS, _NO_FRONT):
         print(f"{answer[:80]!r} is not one of them")
     return answer
 
 
 def _ask_addresses() -> list[str]:
     while True:
-        addresses = _read_line(_ADDRESSES_QUESTION, "").replace(",", " ").split()
+        line = _read_line("Addresses that many readers share (campus NAT, EZproxy), or Enter", "")
+        addresses = line.replace(",", " ").split()
         try:
             _check_addresses(addresses)
         except ConfigurationError as error:
@@ -247,7 +241,9 @@ def _plan(
     enabled = " ".join(("doi-proxy.target", "doi-proxy.socket", *(f"doi-proxy@{n}" for n in range(1, here + 1))))
     restart = f"systemctl daemon-reload && systemctl enable {enabled} && systemctl restart doi-proxy.target"
     yield PlannedFile(_below(namespace.root, config), text, before, restart, is_private=True)
-    for setting, shipped, added in _LISTS:
+    # The lists of networks: the setting, the file as shipped, and the answer with the networks that are added to it.
+    lists = (("client_allow_file", "systemd/allow.txt", "shared"), ("client_deny_file", "systemd/deny.txt", ""))
+    for setting, shipped, added in lists:
         path = settings.value(setting)
         if path is not None:
             present = read_existing(_below(namespace.root, path)) or read_shipped(shipped)

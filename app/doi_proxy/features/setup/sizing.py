@@ -50,7 +50,6 @@ def describe_settings(context: CommandContext) -> Mapping[str, ShownSetting]:
 
 #: The largest file that is compared.
 _MOST_BYTES: Final = 1024 * 1024
-_PRIVATE: Final = 0o640
 _SECRET_LINE: Final = re.compile(r"([-+ ]#?\s*[a-z_]*(?:key|token|password)\s*=\s*).*")
 
 
@@ -99,7 +98,7 @@ def write_planned(planned: PlannedFile) -> None:
         folder = path.parent.stat()
         owner = (old.st_uid, old.st_gid) if old else (-1, folder.st_gid)
         # Settings and alerts are for the service and for root; a front proxy starts as root.
-        mode = old.st_mode & 0o777 if old else _PRIVATE if planned.is_private else 0o644
+        mode = old.st_mode & 0o777 if old else 0o640 if planned.is_private else 0o644
         if old is not None:
             _replace(Path(f"{path}.before"), read_regular(path, _MOST_BYTES), owner, mode)
         _replace(path, planned.text.encode(), owner, mode)
@@ -120,7 +119,9 @@ def change_settings(settings: Settings, text: str, values: Mapping[str, Any]) ->
     """The text of a TOML file with these settings. Comments and all other settings stay. Raises ConfigurationError."""
     changed = text
     for name, value in values.items():
-        changed = _set_line(changed, settings.table_and_key(name), _toml_line(settings, name, value))
+        # TOML has the strings of JSON, but no DEL in them (TOML 1.0.0, "String").
+        line = f"{settings.table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}"
+        changed = _set_line(changed, settings.table_and_key(name), line.replace("\x7f", "\\u007f"))
     # A form of TOML that _set_line does not know, such as a value of several lines.
     try:
         tables = parse_toml(text)
@@ -134,12 +135,6 @@ def change_settings(settings: Settings, text: str, values: Mapping[str, Any]) ->
         names = ", ".join(values)
         raise ConfigurationError(f"the settings file has a form that setup cannot change; set there yourself: {names}")
     return changed
-
-
-def _toml_line(settings: Settings, name: str, value: Any) -> str:
-    """The line of a setting in its table of a TOML file."""
-    # TOML has the strings of JSON, but no DEL in them (TOML 1.0.0, "String").
-    return f"{settings.table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
 
 
 def _set_line(text: str, place: tuple[str, str], new: str) -> str:
@@ -168,7 +163,6 @@ def add_networks(text: str, networks: Sequence[str]) -> str:
 #: Ranks whose weights are added one by one. For the others, an integral replaces the sum: its relative error is below
 #: 1e-8.
 _EXACT: Final = 1_000
-_WIDTH: Final = 1.02
 
 
 @dataclass(frozen=True)
@@ -204,7 +198,7 @@ class Popularity:
         bins, last, total = [], 0, self.weight_of_first(self.names)
         while last < self.names:
             # Ranks that the formulas treat one by one, and the width of the later bins of ranks.
-            end = min(self.names, last + 1 if last < 100 else int(last * _WIDTH))
+            end = min(self.names, last + 1 if last < 100 else int(last * 1.02))
             weight = self.weight_of_first(end) - self.weight_of_first(last)
             bins.append((end - last, weight / total / (end - last)))
             last = end
@@ -236,9 +230,8 @@ def _read(folder: str, path: str) -> str:
 
 
 _DAY: Final = 86_400.0
-#: Registered names in 2025, and the exponent of their popularity in a public log: docs/scale.md.
+#: Registered names in 2025: docs/scale.md.
 REGISTERED: Final = 391_000_000
-EXPONENT: Final = 0.85
 #: Crossref: 2 to 4 % of all resolutions fail. Each of them needs an upstream query.
 NOT_FOUND: Final = 0.03
 #: The peak is three times the mean, as if all requests of a day came within eight hours.
@@ -258,7 +251,6 @@ TLS_SECONDS: Final = 600e-6
 _GUEST: Final = 100.0
 
 _SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([kMG]?)/(s|day)")
-_FACTORS: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
 class Limit(StrEnum):
@@ -331,7 +323,7 @@ class Need:
 def read_load(text: str) -> Load:
     """The load of `10M/day` (the mean) or of `44k/s` (the peak). Raises ValueError."""
     found = _SIZE.fullmatch(text.strip())
-    count = float(found[1]) * _FACTORS[found[2]] if found else 0.0
+    count = float(found[1]) * {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]] if found else 0.0
     if found is None or not 0 < count <= 1e12:
         raise ValueError(
             f"{text[:40]!r} is not a load; write a number, with k, M or G after it, and /day for the mean or /s for "
@@ -346,7 +338,8 @@ def need_of(load: Load, answer: float, lifetime: float = _DAY, grace: float = 30
 
     Records are fresh for `lifetime` seconds, and kept for `grace` seconds more.
     """
-    law = Popularity(REGISTERED, EXPONENT)
+    # The exponent of their popularity in a public log: docs/scale.md.
+    law = Popularity(REGISTERED, 0.85)
     stored = (1 - NOT_FOUND) * law.ttl_share(load.mean * lifetime)
     seconds = stored * STORE_SECONDS + (1 - stored) * UPSTREAM_SECONDS
     records = law.distinct(load.mean * (lifetime + grace))
@@ -399,9 +392,6 @@ SOCKET: Final = "doi-proxy.socket"
 TARGET: Final = "doi-proxy.target"
 #: The program of the package, of which the shipped unit is.
 PROGRAM: Final = Path("/opt/doi-proxy/bin/doi-proxy")
-#: Folders that ProtectHome= hides (systemd.exec(5)).
-_HOMES: Final = ("/home", "/root", "/run/user")
-_STATE: Final = Path("/var/lib/doi-proxy")
 #: A path that needs no quotes or escapes.
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~/@+-]*")
 
@@ -434,7 +424,8 @@ def _write_service(settings: Settings, config: Path, program: Path) -> str:
         f"Environment={CONFIG_VARIABLE}": f"{_check_path('--config', config)}",
         "ExecStart": f"{_check_path('the program', program)} serve",
     }
-    if any(program.is_relative_to(home) for home in _HOMES):
+    # Folders that ProtectHome= hides (systemd.exec(5)).
+    if any(program.is_relative_to(home) for home in ("/home", "/root", "/run/user")):
         values["ProtectHome"] = "read-only"
     folder = _find_store_folder(settings.store_url)
     if folder is not None:
@@ -467,7 +458,7 @@ def _find_store_folder(store_url: str) -> Path | None:
     """The folder of a SQLite store that is not in the unit's state folder. A relative path is not of this unit."""
     scheme, _, path = store_url.partition(":///")
     folder = Path(path).parent
-    if scheme != "sqlite" or not folder.is_absolute() or folder.is_relative_to(_STATE):
+    if scheme != "sqlite" or not folder.is_absolute() or folder.is_relative_to(Path("/var/lib/doi-proxy")):
         return None
     return folder
 

@@ -29,8 +29,6 @@ from doi_proxy.system.files import create_new
 from doi_proxy.system.options import MASK, Settings, redact
 from doi_proxy.system.version import read_version
 
-_MAX_READY_BYTES: Final = 64 * 1024
-
 
 def check_ready(settings: Settings, server: str | None) -> int:
     """Print the answer of `/readyz`. Exit status 0 if the proxy at a URL, or on this machine, is ready, else 1.
@@ -40,7 +38,7 @@ def check_ready(settings: Settings, server: str | None) -> int:
     # Timeout in seconds. Container engines end a health check soon after.
     with Exchange(find_server(settings, server), 5.0) as exchange:
         status = exchange.send("GET", "/readyz", {})
-        body = exchange.read(_MAX_READY_BYTES)
+        body = exchange.read(64 * 1024)
         print(body.decode("utf-8", "replace"))
         if status == http.client.OK and not _says_ready(body):
             raise ProxyFailure(
@@ -59,12 +57,9 @@ def _says_ready(body: bytes) -> bool:
     return isinstance(answer, dict) and answer.get("ready") is True and isinstance(answer.get("detail"), dict)
 
 
-#: What is fetched from a running proxy: the file in the bundle, and the target.
-_FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
-#: Timeout of each wait for bytes and of one fetch, in seconds, and the largest answer in bytes.
+#: Timeout of each wait for bytes and of one fetch, in seconds.
 _TIMEOUT: Final = 10.0
 _DEADLINE: Final = 30.0
-_MAX_ANSWER: Final = 16 * 1024 * 1024
 _NOTE: Final = (
     "A support bundle of doi-proxy. Secrets are masked. It has no DOI name and no address of a client: logs, records "
     "and lists of networks are not in it. A file that ends in .missing says why a part is missing.\n"
@@ -105,7 +100,9 @@ def _collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
         "check.json": lambda: _json([_mask(str(finding)) for finding in context.inspect((), offline=True)]),
         "store.json": lambda: _json(asyncio.run(_describe_store(context))),
     }
-    for name, target in _FETCHED.items():
+    # What is fetched from a running proxy: the file in the bundle, and the target.
+    fetched = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
+    for name, target in fetched.items():
         sources[name] = lambda target=target: _fetch(server, target, token)  # type: ignore[misc]
     parts = {"README.txt": _NOTE.encode()}
     for name, read in sources.items():
@@ -167,4 +164,4 @@ def _fetch(server: ProxyServer, target: str, token: str | None) -> bytes:
     with send_request(connect, token, "GET", target, headers) as (status, exchange):
         if status not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
             raise exchange.refusal({})
-        return exchange.read(_MAX_ANSWER)
+        return exchange.read(16 * 1024 * 1024)

@@ -20,10 +20,6 @@ TABLES: Final = 4
 MAX_CLIENTS: Final = 10_000
 #: Addresses that wait to be counted. One more makes all of them be counted immediately.
 MAX_WAITING: Final = 2_000
-#: The client of requests beyond MAX_CLIENTS.
-_OTHERS: Final = 0
-_HALF: Final = 0.5
-_NINE_TENTHS: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,8 @@ class ClientCounts(Stage):
             # Python salts the hashes of strings at each start (Python language reference, object.__hash__).
             client = hash(self._client_of(address))
             if client not in table and len(table) >= MAX_CLIENTS:
-                client = _OTHERS
+                # The client of requests beyond MAX_CLIENTS.
+                client = 0
             table[client] = table.get(client, 0) + requests
         self._waiting.clear()
 
@@ -93,7 +90,7 @@ def measure_shares(sums: Mapping[int, int]) -> ClientShares:
     if not total:
         return ClientShares(0, 0, 0, None)
     return ClientShares(
-        len(counts), _clients_for(_HALF * total, counts), _clients_for(_NINE_TENTHS * total, counts), counts[0] / total
+        len(counts), _clients_for(0.5 * total, counts), _clients_for(0.9 * total, counts), counts[0] / total
     )
 
 
@@ -114,8 +111,6 @@ KINDS: Final[tuple[PrefixKind, ...]] = ("asked", "missing", "unverified")
 MOST_HIDDEN: Final = 5
 #: The prefixes that are counted of each kind. One more makes the less requested half go.
 MAX_PREFIXES: Final = 1_000
-_DAY: Final = 86_400
-_OF_STATUS: Final[dict[int, PrefixKind]] = {404: "missing", 502: "unverified", 503: "unverified", 504: "unverified"}
 _PREFIX: Final = re.compile(rb"/(?:api/handles/)?(10\.[0-9][0-9.]{1,20})(?:/|%2[Ff])")
 
 
@@ -152,7 +147,7 @@ class PrefixCounts(Stage):
 
     def refresh(self) -> None:
         """Count what waits. The service calls this every second."""
-        day = int(self._clock() // _DAY)
+        day = int(self._clock() // 86_400)
         if day != self._day:
             self._day, self._tables = day, {kind: {} for kind in KINDS}
         for (address, path, status), requests in self._waiting.items():
@@ -161,8 +156,10 @@ class PrefixCounts(Stage):
             # Python salts the hashes of strings at each start (Python language reference, object.__hash__).
             prefix, network = found[1].decode(), hash(self._client_of(address))
             _count(self._tables["asked"], prefix, network, requests)
-            if (kind := _OF_STATUS.get(status)) is not None:
-                _count(self._tables[kind], prefix, network, requests)
+            if status == 404:
+                _count(self._tables["missing"], prefix, network, requests)
+            elif status in (502, 503, 504):
+                _count(self._tables["unverified"], prefix, network, requests)
         self._waiting.clear()
 
     def top(self) -> Mapping[PrefixKind, list[tuple[str, int]]]:

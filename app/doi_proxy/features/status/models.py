@@ -225,10 +225,6 @@ class Status(BaseModel):
 
 #: The height of a plot in its own units.
 HEIGHT: Final = 100
-#: Half of the width of a label on a telephone, in per cent of the plot.
-_EDGE: Final = 6
-#: The upper edges of the scale, at a power of ten.
-_STEPS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 #: What became of the names of a column, from the bottom to the top.
 BANDS: Final = ("cache", "upstream", "stale", "unverified")
 
@@ -305,7 +301,8 @@ def _round_up(rate: float) -> float:
     if rate <= 0:
         return 0.0
     power = 10.0 ** floor(log10(rate))
-    return float(f"{next(step for step in _STEPS if step * power >= rate * 0.999) * power:.6g}")
+    # The upper edges of the scale, at a power of ten.
+    return float(f"{next(step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= rate * 0.999) * power:.6g}")
 
 
 def _draw(columns: dict[int, list[float]], top: float) -> Iterator[tuple[str, str]]:
@@ -335,7 +332,8 @@ def _label(begin: int, span: Span) -> Iterator[tuple[str, str, str]]:
     width, distance = span.columns * span.step, span.between_labels
     for time in range(begin - begin % distance + distance, begin + width, distance):
         place = 100 * (time - begin) / width
-        side = "first" if place < _EDGE else "last" if place > 100 - _EDGE else ""
+        # Half of the width of a label on a telephone, in per cent of the plot.
+        side = "first" if place < 6 else "last" if place > 94 else ""
         yield datetime.fromtimestamp(time, UTC).strftime("%H:%M"), f"{place:.4g}%", side
 
 

@@ -8,17 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 
-from doi_proxy.features.status import models
+from doi_proxy.features.status import models, summary
 from doi_proxy.features.status.models import DAY, HOUR, STATUS_PATH, Health, Readiness, Status, plot
-from doi_proxy.features.status.summary import (
-    write_count,
-    write_event,
-    write_number,
-    write_problem,
-    write_sentence,
-    write_share,
-    write_uptime,
-)
 from doi_proxy.web import negotiation
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from doi_proxy.web.languages import choose_language
@@ -101,7 +92,12 @@ def add_status(
         language = choose_language(request.headers.get("accept-language"), pages.languages)
         found = await read(request)
         if found is None:
-            return _refuse(pages, link, language) if wants_page else _problem(link)
+            if wants_page:
+                body = pages.render(
+                    "error", link, language, "title.error_denied", text="status.refused", reason="", typed="", wait=None
+                )
+                return _respond(body, HTML, *PAGE_POLICY, status=403)
+            return _respond(problem(403, _REASON, base=link.base).body, PROBLEM, status=403)
         # A turn for the numbers, and one for what shows them.
         await asyncio.sleep(0)
         if not wants_page:
@@ -121,11 +117,11 @@ def add_status(
 def page_facts(status: Status) -> dict[str, Any]:
     """What the template uses."""
     written = {
-        "sentence": write_sentence,
-        "problem": write_problem,
+        "sentence": summary.write_sentence,
+        "problem": summary.write_problem,
         "start": write_moment,
-        "uptime": write_uptime,
-        "event": write_event,
+        "uptime": summary.write_uptime,
+        "event": summary.write_event,
     }
     return {
         "status": status,
@@ -133,28 +129,17 @@ def page_facts(status: Status) -> dict[str, Any]:
             "hour": plot(status.minutes, status.started + status.uptime, HOUR),
             "day": plot(status.history, status.started + status.uptime, DAY),
         },
-        "number": write_number,
-        "share": write_share,
-        "counted": write_count,
+        "number": summary.write_number,
+        "share": summary.write_share,
+        "counted": summary.write_count,
         **written,
     }
-
-
-def _refuse(pages: Pages, link: Link, language: str) -> Response:
-    body = pages.render(
-        "error", link, language, "title.error_denied", text="status.refused", reason="", typed="", wait=None
-    )
-    return _respond(body, HTML, *PAGE_POLICY, status=403)
 
 
 _REASON = (
     "The status is not shown to this network, or not under this host; add the network to status_networks, set"
     " public_url to the host, or send the token of the admin API."
 )
-
-
-def _problem(link: Link) -> Response:
-    return _respond(problem(403, _REASON, base=link.base).body, PROBLEM, status=403)
 
 
 def _respond(body: bytes, *headers: Header, status: int = 200) -> Response:

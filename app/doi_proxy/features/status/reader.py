@@ -35,8 +35,10 @@ async def describe_readiness(context: Context, core: Core, services: Iterable[Se
     draining = context.reloads.draining
     stats = await core.cache.stats()
     upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(core.upstream.guards.values(), 1)]
+    states = {upstream.state for upstream in upstreams}
+    worst = next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")
     # A failing store makes the cache slower. It is not a reason to send requests to another node.
-    detail = {"mode": context.settings.mode, "upstream": _worst_state(upstreams), "store": stats.state}
+    detail = {"mode": context.settings.mode, "upstream": worst, "store": stats.state}
     shown = {name: value for service in services for name, value in service.ready().items()}
     detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
     if draining:
@@ -58,11 +60,6 @@ def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:
         breaker=_BREAKER_WORDS[guard.breaker.state],
         retry_after=ceil(guard.pause_seconds) or None,
     )
-
-
-def _worst_state(upstreams: Sequence[UpstreamReadiness]) -> str:
-    states = {upstream.state for upstream in upstreams}
-    return next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")
 
 
 _STEPS: Final = CounterData("clock_steps", "Times at which the process found the clock set, or the machine had slept.")

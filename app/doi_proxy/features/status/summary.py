@@ -19,17 +19,13 @@ from doi_proxy.web.negotiation import write_moment
 
 #: The decimal mark and the mark between groups of three digits (Unicode CLDR, `numbers`).
 _MARKS: Final = {"de": (",", "."), "es": (",", "."), "fr": (",", "\N{NARROW NO-BREAK SPACE}")}
-_ENGLISH_MARKS: Final = (".", ",")
-#: Languages in which every number below two takes the singular, as in "0 entrée" (Unicode CLDR, plural rules).
-_SINGULAR_BELOW_TWO: Final = frozenset({"fr"})
-#: A number with more digits is written without a fraction.
-_WHOLE_FROM: Final = 100
 
 
 def write_number(language: str, value: float, digits: int = 1) -> str:
     """A number with at most so many digits after the decimal mark, without zeros at its end."""
-    mark, group = _MARKS.get(_main_tag(language), _ENGLISH_MARKS)
-    text = f"{value:,.{0 if abs(value) >= _WHOLE_FROM else digits}f}"
+    mark, group = _MARKS.get(_main_tag(language), (".", ","))
+    # A number with more digits is written without a fraction.
+    text = f"{value:,.{0 if abs(value) >= 100 else digits}f}"
     if "." in text:
         text = text.rstrip("0").removesuffix(".")
     return text.translate({ord(","): group, ord("."): mark})
@@ -43,7 +39,8 @@ def write_share(language: str, share: float) -> str:
 
 def write_count(texts: Catalogue, key: str, count: float) -> str:
     """A count with its noun. The noun is the text `key` with `_one` or `_many` at its end."""
-    is_singular = count == 1 or (count < 2 and _main_tag(texts.language) in _SINGULAR_BELOW_TWO)
+    # In French every number below two takes the singular, as in "0 entrée" (Unicode CLDR, plural rules).
+    is_singular = count == 1 or (count < 2 and _main_tag(texts.language) == "fr")
     return str(texts(key + ("_one" if is_singular else "_many"), count=write_number(texts.language, count)))
 
 
@@ -53,10 +50,6 @@ def _main_tag(language: str) -> str:
 
 #: The points that count as now: the last five to ten minutes.
 RECENT: Final = 2
-#: The limits of config/prometheus/alerts.yml: shares of names, and seconds.
-_UNVERIFIED: Final = 0.05
-_STALE: Final = 0.1
-_DELAY: Final = 0.25
 #: The state of an upstream that decides a state of the service, the best first.
 _DECIDING: Final[dict[models.State, str]] = {
     "working": "ok",
@@ -106,6 +99,7 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
     deciding = [upstream for upstream in facts.upstreams if not upstream.is_route]
     state = find_state(facts.mode, {upstream.state for upstream in deciding}, is_draining=facts.is_draining)
     delays = [point.loop_delay for point in recent if point.loop_delay is not None]
+    # The limits of config/prometheus/alerts.yml: shares of names, and seconds.
     summary = models.StatusSummary(
         state=state,
         upstreams=list(facts.upstreams),
@@ -120,9 +114,9 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
             _find_problems(
                 facts,
                 state,
-                has_failures=_is_much(failed, names, _UNVERIFIED),
-                has_stale=_is_much(stale, answers, _STALE),
-                is_delayed=bool(delays) and max(delays) > _DELAY,
+                has_failures=_is_much(failed, names, 0.05),
+                has_stale=_is_much(stale, answers, 0.1),
+                is_delayed=bool(delays) and max(delays) > 0.25,
             )
         ),
     )
@@ -271,11 +265,6 @@ def write_event(texts: Catalogue, event: models.EventStatus) -> str:
     )
 
 
-def write_clock(seconds: float) -> str:
-    """A time of the day in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M UTC")
-
-
 def write_start(seconds: float) -> str:
     """A day and a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -305,9 +294,6 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _DAY: Final = Span(columns=72, step=1_200, between_labels=21_600, row=3_600)
 #: SGR sequences (ECMA-48, 8.3.117).
 _BOLD, _RED, _YELLOW, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
-#: Width of the names of lines.
-_NAME: Final = 22
-_TABLES: Final = ("requests", "answers", "unverified", "refused")
 
 
 class StatusText:
@@ -340,8 +326,9 @@ class StatusText:
             yield f"  {write_start(event.at)}  {_clean(write_event(self._texts, event))}"
         yield from ("", self._say("now"))
         for name, value in self._parts(status):
-            yield f"  {_clean(name):{_NAME}}  {_clean(value)}"
-        for key in _TABLES:
+            # Width of the names of lines.
+            yield f"  {_clean(name):22}  {_clean(value)}"
+        for key in ("requests", "answers", "unverified", "refused"):
             counts: dict[str, int] = getattr(status, key)
             if counts:
                 yield from ("", self._say(f"table_{key}"))
@@ -388,7 +375,7 @@ class StatusText:
         for column in range(count):
             time = begin + column * seconds
             if time % span.between_labels == 0:
-                labels[column : column + 5] = write_clock(time)[:5]
+                labels[column : column + 5] = datetime.fromtimestamp(time, UTC).strftime("%H:%M")
         yield "  " + "".join(labels)
 
     def _bar(self, column: Sequence[int], highest: int) -> str:

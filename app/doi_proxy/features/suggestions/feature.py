@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from doi_proxy.features.feature import Feature
+from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system.options import Settings
 
 if TYPE_CHECKING:
-    from doi_proxy.features.feature import Core, Others, Part
     from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 
 

@@ -158,9 +158,8 @@ def _insert(key: str, start: int) -> Iterator[str]:
 
 
 MAX_CACHED: Final = 3
-#: Seconds for which what was found is kept, and the number of names for which it is.
+#: Seconds for which what was found is kept, for at most 1,000 names.
 SECONDS: Final = 1
-_MAX_KEPT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ class NearestNames:
 
     def __init__(self, names: NameSearch, clock: Callable[[], float]) -> None:
         self._names = names
-        self._found: TTLCache[str, Nearest] = TTLCache(_MAX_KEPT, SECONDS, timer=clock)
+        self._found: TTLCache[str, Nearest] = TTLCache(1_000, SECONDS, timer=clock)
         self._searches: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
 

@@ -31,13 +31,8 @@ CONCURRENCY: Final = 8
 QUERIES: Final = 2
 #: Seconds that a page waits for these queries.
 QUERY_TIMEOUT: Final = 1.0
-#: Texts whose candidates are kept: one page reads them before its look-ups, for its block and for what it watches.
-_MAX_READ: Final = 16
-#: Characters of a text in the form that are searched for a name, and what else each name may be that is looked up.
+#: Characters of a text in the form that are searched for a name.
 _MAX_SEARCHED: Final = 512
-_MAX_OTHERS: Final = 2
-#: Rules whose names may also end earlier or later: a book and its chapter. None is a name as it stands.
-_TWO_READINGS: Final = (None, "chapter")
 
 
 class Existence:
@@ -117,8 +112,9 @@ class SuggestedNames(Section):
     def __init__(self, existence: Existence, own_hosts: frozenset[str], nearest: NearestNames | None = None) -> None:
         self._existence = existence
         self._own_hosts = own_hosts
-        #: `read_candidates` of a text and the name that it is. It takes a fifth of a page's time.
-        self._read_candidates = lru_cache(_MAX_READ)(partial(read_candidates, own_hosts=own_hosts))
+        #: `read_candidates` of a text and the name that it is. It takes a fifth of a page's time. One page reads them
+        #: before its look-ups, for its block and for what it watches.
+        self._read_candidates = lru_cache(16)(partial(read_candidates, own_hosts=own_hosts))
         self._nearest = nearest
 
     def suggest_now(self, text: str, name: HandleName | None) -> tuple[Reading | None, list[Suggestion]]:
@@ -200,7 +196,9 @@ class SuggestedNames(Section):
         for found in find_names(text[:_MAX_SEARCHED]):
             if found.confidence == "doubtful":
                 continue
-            others = found.suggestions[:_MAX_OTHERS] if found.rule in _TWO_READINGS else ()
+            # What else the name may be that is looked up.
+            # Rules whose names may also end earlier or later: a book and its chapter. None is a name as it stands.
+            others = found.suggestions[:2] if found.rule in (None, "chapter") else ()
             known = [other.doi for other in await self.check(others, client) if other.exists]
             if not known or await self._existence.check(found.name, client) is not False:
                 names.setdefault(found.name.key, found.name)

@@ -18,10 +18,6 @@ from doi_proxy.list_formats.lines import Item, ListItem
 from doi_proxy.list_formats.writing import to_json_line
 from doi_proxy.system.files import STANDARD_INPUT
 
-#: Characters of a text in the output for people.
-_MAX_SHOWN_CHARACTERS: Final = 200
-#: The kinds that make the exit status 0.
-_DOI_KINDS: Final = frozenset({"doi", "short_doi"})
 _KIND_WIDTH: Final = len("not_a_doi")
 
 
@@ -53,7 +49,8 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     if not kinds:
         print("standard input has no texts", file=sys.stderr)
         return 1
-    return 0 if kinds <= _DOI_KINDS else 1
+    # The kinds that make the exit status 0.
+    return 0 if kinds <= {"doi", "short_doi"} else 1
 
 
 def _read_texts(arguments: Sequence[str]) -> Iterator[Item]:
@@ -84,7 +81,8 @@ def _printable(text: str) -> str:
     """The text for a terminal, cut."""
     from doi_proxy.system.files import printable
 
-    return printable(text[:_MAX_SHOWN_CHARACTERS] + "…" if len(text) > _MAX_SHOWN_CHARACTERS else text)
+    # Characters of a text in the output for people.
+    return printable(text[:200] + "…" if len(text) > 200 else text)
 
 
 COMMANDS: Final = (Command("parse", add_parse_arguments, parse_texts),)

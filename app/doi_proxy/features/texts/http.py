@@ -36,9 +36,6 @@ from doi_proxy.web.negotiation import CSV, JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
 from doi_proxy.web.request_path import client_of
 
-_FIELDS: Final = ("doi", *extraction.POSITION_FIELDS)
-
-
 _TEXT_IN_JSON: Final = {
     "type": "object",
     "required": ["text"],
@@ -73,7 +70,7 @@ class ExtractedAnswer(StreamedAnswer):
         pieces = decompress_body(body.pieces(), ListLimits(names=0), is_gzip=self._form.is_gzip)
         decode = extraction.decode_json if self._form.media_type == JSON else extraction.decode_text
         names = extraction.find_names_of(decode(pieces), self._hold_turn)
-        async with output.open_rows(self._output_type, _FIELDS) as rows:
+        async with output.open_rows(self._output_type, ("doi", *extraction.POSITION_FIELDS)) as rows:
             async for found in names:
                 if not await rows.write([{"doi": found.name.text, **extraction.write_position(found)}]):
                     return
@@ -171,8 +168,6 @@ class ParsedItemModel(ParsedTextModel):
 
 #: Rows are sent in pieces of about this many bytes.
 _PIECE_BYTES: Final = 16_384
-
-
 #: The list of one request: it is parsed at once, and its answer is one JSON array.
 _LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
 
@@ -306,12 +301,6 @@ def _parse(text: str, base_url: str) -> ParsedText:
     return parse(text, own_hosts=frozenset({urlsplit(base_url).hostname or ""}))
 
 
-def _write_item(item: Item, base_url: str) -> bytes:
-    hosts = frozenset({urlsplit(base_url).hostname or ""})
-    parsed = parse_item(item, hosts) if isinstance(item, ListItem) else unreadable(item.text, item.message)
-    return write_line(parsed, base_url, item if item.key is not None else None)
-
-
 async def _keep(pieces: AsyncIterator[bytes], body: bytearray) -> AsyncIterator[bytes]:
     """The pieces of a body, which is kept as it was sent. Items in memory take 40 times as many bytes.
 
@@ -330,9 +319,11 @@ async def _cut(body: bytearray) -> AsyncIterator[bytes]:
 
 
 async def _write_rows(items: AsyncIterator[Item], base_url: str, hold_turn: HoldTurn) -> AsyncIterator[bytes]:
+    hosts = frozenset({urlsplit(base_url).hostname or ""})
     async for item in items:
         async with hold_turn():
-            row = _write_item(item, base_url)
+            parsed = parse_item(item, hosts) if isinstance(item, ListItem) else unreadable(item.text, item.message)
+            row = write_line(parsed, base_url, item if item.key is not None else None)
             await asyncio.sleep(0)
         yield row
 

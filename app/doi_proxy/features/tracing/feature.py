@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
@@ -55,29 +55,26 @@ class Tracing(feature.Feature, Service):
 
     def observe(self) -> feature.Observers:
         """Open the traces, and record a span for each query to an upstream."""
-        from doi_proxy.features.tracing.spans import Export, open_traces
+        from doi_proxy.features.tracing.spans import Export, Traces
         from doi_proxy.server.listening import trusted_addresses
         from doi_proxy.system.version import read_version
 
         settings = self.context.settings
         endpoint = settings.group(TracingSettings).otel_endpoint
         trusted = trusted_addresses(settings.trusted_proxies)
-        self._traces = open_traces(Export(endpoint or ""), read_version(), trusted, time.time_ns)
+        self._traces = Traces(Export(endpoint or ""), read_version(), trusted, time.time_ns)
         return feature.Observers(upstream=lambda number: partial(self._traces.trace_query, number))
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """The stage that opens a span for each request."""
         from doi_proxy.features.tracing.spans import TracedRequests
+        from doi_proxy.server.listening import trusted_addresses
 
-        self.context.reloads.on_reload(_trust(self._traces), "trusted_proxies")
+        self.context.reloads.on_reload(
+            lambda new: self._traces.trust(trusted_addresses(new.trusted_proxies)), "trusted_proxies"
+        )
         return TracedRequests(self._traces), self
 
     async def stop(self) -> None:
         """Export the spans that are left."""
         await self._traces.aclose()
-
-
-def _trust(traces: Traces) -> Callable[[Any], None]:
-    from doi_proxy.server.listening import trusted_addresses
-
-    return lambda new: traces.trust(trusted_addresses(new.trusted_proxies))

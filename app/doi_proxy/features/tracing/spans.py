@@ -9,9 +9,9 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 #: The SDK logs each attempt here: a line a second in each process, while a collector is down.
 _LIBRARY: Final = "opentelemetry.exporter"
-#: Characters of the reason in the log.
-_MAX_REASON: Final = 300
 
 
 class LoggedExporter(SpanExporter):
@@ -52,7 +50,8 @@ class LoggedExporter(SpanExporter):
         result = self._exporter.export(spans)
         works = result is SpanExportResult.SUCCESS
         if self._works and not works:
-            reason = self._attempts.reason[:_MAX_REASON] or "no reason is known"
+            # Characters of the reason in the log.
+            reason = self._attempts.reason[:300] or "no reason is known"
             log.warning("the collector of traces at %s does not take spans, which are dropped: %s", self._host, reason)
         elif works and not self._works:
             log.warning("the collector of traces at %s takes spans again", self._host)
@@ -96,34 +95,11 @@ class TracedRequest:
     traceparent: str | None
 
 
-class Traces(Protocol):
-    """The spans of one process."""
+class Traces:
+    """The spans of one process. A thread of the SDK exports them; a full queue drops spans.
 
-    def trace_request(self, request: TracedRequest, send: Send) -> AbstractContextManager[Send]:
-        """Open the span of a request. The answer must pass through the ASGI `send` that this gives."""
-
-    def trace_query(self, upstream: int, outcome: str, seconds: float) -> None:
-        """Record a query to an upstream, given its number, that has just ended."""
-
-    def trust(self, is_trusted: Callable[[str], bool]) -> None:
-        """Set the test for the addresses of front proxies whose `traceparent` is read."""
-
-    async def aclose(self) -> None:
-        """Export the spans that are left, for as long as the timeout of the export allows."""
-
-
-def open_traces(export: Export, version: str, is_trusted: Callable[[str], bool], clock: Callable[[], int]) -> Traces:
-    """The traces of this process. `clock` returns nanoseconds since the epoch."""
-
-    return OpenTelemetryTraces(export, version, is_trusted, clock)
-
-
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-_SERVER_ERRORS: Final = 500
-
-
-class OpenTelemetryTraces:
-    """The spans of one process. A thread of the SDK exports them; a full queue drops spans."""
+    `clock` returns nanoseconds since the epoch.
+    """
 
     def __init__(
         self, export: Export, version: str, is_trusted: Callable[[str], bool], clock: Callable[[], int]
@@ -151,9 +127,9 @@ class OpenTelemetryTraces:
 
     @contextmanager
     def trace_request(self, request: TracedRequest, send: Send) -> Iterator[Send]:
-        """See Traces."""
+        """Open the span of a request. The answer must pass through the ASGI `send` that this gives."""
         # The word for all other methods, which clients can invent (OpenTelemetry semantic conventions, HTTP spans).
-        method = request.method if request.method in _METHODS else "_OTHER"
+        method = request.method if request.method in {"GET", "HEAD", "POST", "OPTIONS"} else "_OTHER"
         with self._tracer.start_as_current_span(
             f"{method} {request.route}",
             context=self._parent(request),
@@ -171,7 +147,7 @@ class OpenTelemetryTraces:
             yield watched
 
     def trace_query(self, upstream: int, outcome: str, seconds: float) -> None:
-        """See Traces. The span belongs to the request that started the query."""
+        """Record a query to an upstream that has just ended. Its span belongs to the request that started it."""
         end = self._clock()
         span = self._tracer.start_span(
             "upstream query",
@@ -182,11 +158,11 @@ class OpenTelemetryTraces:
         span.end(end)
 
     def trust(self, is_trusted: Callable[[str], bool]) -> None:
-        """See Traces."""
+        """Set the test for the addresses of front proxies whose `traceparent` is read."""
         self._is_trusted = is_trusted
 
     async def aclose(self) -> None:
-        """See Traces."""
+        """Export the spans that are left, for as long as the timeout of the export allows."""
         # A daemon: a collector that does not answer must not hold up the end of the process.
         ending = threading.Thread(target=self._provider.shutdown, name="traces-end", daemon=True)
         ending.start()
@@ -202,7 +178,7 @@ class OpenTelemetryTraces:
 def _record_head(span: Span, message: MutableMapping[str, Any]) -> None:
     status: int = message["status"]
     span.set_attribute("http.response.status_code", status)
-    if status >= _SERVER_ERRORS:
+    if status >= 500:
         span.set_status(Status(StatusCode.ERROR))
     for name, value in message.get("headers", ()):
         if name == b"cache-status":

@@ -49,16 +49,10 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 #: new names take 200 at the usual budget. The page arrives meanwhile: a front proxy waits for its next piece.
 READ_TIMEOUT: Final = 10.0
 CHECK_TIMEOUT: Final = 300.0
-_PROGRESS_INTERVAL: Final = 2.0
 #: Where the results begin in the page.
 _MARK: Final = b"<!--results-->"
-#: The Retry-After of a form that was not read in time, in seconds.
-_RETRY_SECONDS: Final = 10.0
-_RETURN_SECONDS: Final = 5.0
 #: Characters that are escaped in one turn of the event loop.
 _PIECE: Final = 65_536
-#: References that are described in one turn of the event loop.
-_GROUP: Final = 50
 
 
 class ReferencesPage:
@@ -114,7 +108,7 @@ class ReferencesPage:
         if isinstance(error, errors.TooManyRequests):
             client = client_of(_address(request))
             with suppress(*errors.FAILURES, TimeoutError), self._returned.enter(client, OpenList(body)):
-                async with asyncio.timeout(_RETURN_SECONDS):
+                async with asyncio.timeout(5.0):
                     await _collect(body, received)
         await asyncio.sleep(0)  # to read 4 MB takes 15 ms, also before the refusal
         return read_typed_text(request.headers.get("content-type", ""), received)
@@ -135,7 +129,10 @@ class ReferencesPage:
             async with asyncio.timeout_at(began + READ_TIMEOUT):
                 return await read_bibliography(sent, partial(self._service.text_turns.hold, client))
         except TimeoutError:
-            raise _too_busy() from None
+            # The Retry-After of a form that was not read in time, in seconds.
+            quota = errors.Quota(BATCHES, 1, 10)
+            message = "This resolver reads many texts now; try again later."
+            raise TooManyBatches(message, quota=quota, retry_after=10.0) from None
 
     def enter(self, request: Request, body: BodyBuffer) -> AbstractContextManager[OpenList]:
         """Hold a place among the lists. Raises TooManyBatches."""
@@ -165,7 +162,8 @@ class ReferencesPage:
         described = []
         for number, (row, title) in enumerate(zip(rows, found.titles, strict=True)):
             described.append(describe(row, title, is_running_text=found.is_running_text))
-            if number % _GROUP == _GROUP - 1:
+            # References that are described in one turn of the event loop.
+            if number % 50 == 49:
                 await asyncio.sleep(0)
         corrections = list_corrections(found.text, described, has_lines=not found.file_name.endswith(".json"))
         await asyncio.sleep(0)
@@ -247,13 +245,16 @@ class _CheckedPage(StreamedAnswer):
         if looking.done():
             return False
         page = self._page.render(self._language, total=total)
-        await output.send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, _UNBUFFERED]})
+        # nginx must not buffer the page (ngx_http_proxy_module, proxy_buffering).
+        await output.send(
+            {"type": "http.response.start", "status": 200, "headers": [*_HEADERS, (b"x-accel-buffering", b"no")]}
+        )
         piece = page[: page.index(_MARK)]
         while not looking.done():
             piece += self._page.describe_progress(self._language, len(rows), total)
             await output.send({"type": "http.response.body", "body": piece, "more_body": True})
             piece = b""
-            await asyncio.wait({looking}, timeout=_PROGRESS_INTERVAL)
+            await asyncio.wait({looking}, timeout=2.0)
         return True
 
     async def _send_whole(self, output: Output, pieces: Sequence[bytes], error: errors.DoiProxyError | None) -> None:
@@ -266,8 +267,6 @@ class _CheckedPage(StreamedAnswer):
         await output.send({"type": "http.response.body", "body": b""})
 
 
-#: nginx must not buffer the page (ngx_http_proxy_module, proxy_buffering).
-_UNBUFFERED: Final = (b"x-accel-buffering", b"no")
 _HEADERS: Final = (HTML, *PAGE_POLICY, VARY_LANGUAGE, NO_STORE)
 
 
@@ -296,13 +295,6 @@ async def _collect(body: BodyBuffer, received: bytearray) -> None:
         received += piece
         if len(received) > MAX_BODY_BYTES:
             raise TooManyReferences("bytes", count=MAX_BODY_BYTES)
-
-
-def _too_busy() -> TooManyBatches:
-    quota = errors.Quota(BATCHES, 1, int(_RETRY_SECONDS))
-    return TooManyBatches(
-        "This resolver reads many texts now; try again later.", quota=quota, retry_after=_RETRY_SECONDS
-    )
 
 
 async def _stream(found: Bibliography) -> AsyncGenerator[BatchInput]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from markupsafe import Markup
 
@@ -82,12 +82,6 @@ _GROUPS: Final[dict[State, Group]] = {
     "corrected": "corrected", "no_doi": "without", "unverified": "unknown", "rate_limited": "unknown",
     "set_here": "unknown", "resolved": "registered", "alias": "registered",
 }  # fmt: skip
-GROUPS: Final[tuple[Group, ...]] = ("missing", "other", "corrected", "without", "unknown", "registered")
-#: Rules of names that may be meant and lead to another work as easily: they are offered, and never correct a file.
-_NOT_CORRECTIONS: Final = frozenset({"nearest"})
-#: Characters of a reference that are shown, and that a search gets.
-_SHOWN: Final = 300
-_SEARCHED: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +118,8 @@ class CheckedReference:
     def shown(self) -> str:
         """The reference for a reader."""
         text = self.around or self.text
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rstrip()}\N{HORIZONTAL ELLIPSIS}"
+        # Characters of a reference that are shown.
+        return text if len(text) <= 300 else f"{text[:300].rstrip()}\N{HORIZONTAL ELLIPSIS}"
 
     @property
     def name(self) -> str:
@@ -134,7 +129,7 @@ class CheckedReference:
     @property
     def searched(self) -> str:
         """What a search for a reference without a registered DOI gets, "" for others."""
-        return " ".join(self.around.split())[:_SEARCHED] if self.state in ("no_doi", "not_found") else ""
+        return " ".join(self.around.split())[:250] if self.state in ("no_doi", "not_found") else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +156,7 @@ class Result:
     def groups(self) -> list[tuple[Group, str, int, list[CheckedReference]]]:
         """The groups with references, in the order of the page: each with its sign and its number."""
         found = []
-        for group in GROUPS:
+        for group in get_args(Group):
             rows = [row for row in self.rows if row.group == group]
             if rows:
                 found.append((group, SIGNS[group], len(rows), rows))
@@ -179,7 +174,8 @@ def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedRefer
     state: State = row.verdict.value
     suggestion, found = "", row.found if is_running_text else None
     known = [candidate for candidate in row.suggestions or () if candidate.exists]
-    corrections = [candidate for candidate in known if candidate.rule not in _NOT_CORRECTIONS]
+    # A name that is near may be meant and leads to another work as easily: it is offered, and never corrects a file.
+    corrections = [candidate for candidate in known if candidate.rule != "nearest"]
     if row.verdict in GOOD:
         if row.match == "different":
             state = "other_work"
@@ -225,7 +221,7 @@ def list_corrections(text: str, rows: Sequence[CheckedReference], *, has_lines: 
 
     Without `has_lines`, as in JSON, the numbers of rows are not those of lines: names are searched in their order.
     """
-    starts = _find_lines(text) if has_lines else []
+    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])] if has_lines else []
     corrections: list[Correction] = []
     cursor = 0
     for row in rows:
@@ -260,16 +256,8 @@ def correct(text: str, corrections: Sequence[Correction]) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def _find_lines(text: str) -> list[int]:
-    """Where each line begins."""
-    return [0, *accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
-
-
 #: The references of one page.
 MAX_REFERENCES: Final = 2_000
-MAX_LINES: Final = 60_000
-#: Characters of a text that are read in one turn of the event loop.
-_BLOCK: Final = 32_768
 #: How files begin that are not text, and the key of what the page says about each.
 _OTHER_FILES: Final = (
     (re.compile(rb"\s*%PDF-"), "pdf"),
@@ -339,15 +327,16 @@ async def _decode(data: bytes) -> str:
     """The text of a file, in many turns of the event loop. Raises UnreadableReferences and TooManyReferences."""
     utf8, decoder = Utf8Stream(), open_decoder()
     pieces: list[str] = []
-    for start in range(0, len(data), _BLOCK):
-        pieces.append(decoder.decode(utf8.feed(data[start : start + _BLOCK])))
+    # Characters of a text that are read in one turn of the event loop.
+    for start in range(0, len(data), 32_768):
+        pieces.append(decoder.decode(utf8.feed(data[start : start + 32_768])))
         await asyncio.sleep(0)
     pieces.append(decoder.decode(utf8.end(), final=True))
     text = "".join(pieces).replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         raise UnreadableReferences("encoding")
-    if len(text) > MAX_CHARACTERS or text.count("\n") > MAX_LINES:
-        raise TooManyReferences("long", characters=MAX_CHARACTERS, lines=MAX_LINES)
+    if len(text) > MAX_CHARACTERS or text.count("\n") > 60_000:
+        raise TooManyReferences("long", characters=MAX_CHARACTERS, lines=60_000)
     return text
 
 
