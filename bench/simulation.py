@@ -14,7 +14,7 @@ from typing import Final
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.resolver.resolution import Step, next_step, refresh_from
+from doi_proxy.resolver.resolution import ORDINARY, Step, next_step, refresh_from
 from handle_protocol.referral import Answer
 
 #: As in resolver/resolver.py: hits after which a record is refreshed ahead, and names whose hits are counted.
@@ -116,12 +116,12 @@ class SimulatedProxy:
         """Answer a request for the name with this key. `now` must not decrease."""
         self._now = now
         entry, tier = self._find(key, now)
-        popular = entry is not None and self._is_popular(entry, now)
-        step = next_step(entry, now, failed_recently=False, popular=popular)
-        if step is Step.ANSWER:
+        is_popular = entry is not None and self._is_popular(entry, now)
+        is_fresh = next_step(entry, now, ORDINARY, has_failed=False) is Step.ANSWER
+        if is_fresh and not is_popular:
             return tier
         self._fetch(key, now)
-        if step is not Step.ANSWER_AND_REFRESH:
+        if not is_fresh:
             return Tier.UPSTREAM
         self._hits.pop(key, None)
         self.refreshes += 1

@@ -10,8 +10,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from bench.servers import HOST
-from doi_proxy.server.listening import trusted_hosts
 from doi_proxy.server.protocol import ServerProtocol
+from doi_proxy.server.proxies import trusted_hosts
 
 _PEERS: Final = {"peername": (HOST, 50_000), "sockname": (HOST, 8_000)}
 

@@ -49,7 +49,7 @@ SEARCHED: Final = frozenset(
         "doi_proxy.web.api._INVALID_IN_CALLBACK",
         "doi_proxy.web.responses._DROPPED",
         "doi_proxy.web.responses._ESCAPED",
-        "doi_proxy.web.shown_values._NOT_XML",
+        "doi_proxy.web.locations._NOT_XML",
         "doi_proxy.web.request_path._SEPARATOR",
     }
 )

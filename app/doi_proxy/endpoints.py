@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from ipaddress import ip_network
 from itertools import islice
@@ -25,110 +23,16 @@ from doi_names.errors import InvalidName
 from doi_names.repair.exploration import Confidence
 from doi_proxy.errors import DoiProxyError, InvalidParameter, as_failure
 from doi_proxy.networks import EVERYONE, NetworkList
-from doi_proxy.rationing import ShareTree
+from doi_proxy.system.invalid_values import explain_value
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
 from doi_proxy.web.languages import choose_language
-from doi_proxy.web.negotiation import PROBLEM
+from doi_proxy.web.media_types import PROBLEM
 from doi_proxy.web.pages import Pages
 from doi_proxy.web.problem import error_problem, problem
 from doi_proxy.web.redirect import Face
 from doi_proxy.web.request import Request as WebRequest
 from doi_proxy.web.request_path import Header, read_address
 from doi_proxy.web.responses import HTML, PAGE_POLICY, Reply, Scope, Send
-
-#: Holds a lock for one client. Each call is for one `async with`.
-HoldTurn = Callable[[], AbstractAsyncContextManager[None]]
-
-
-class FairLock:
-    """See the module. The networks that contain a client take turns too: see ShareTree."""
-
-    def __init__(self) -> None:
-        self._waiting = ShareTree[asyncio.Event]()
-        self._is_held = False
-
-    @asynccontextmanager
-    async def hold(self, client: str) -> AsyncIterator[None]:
-        """Hold the lock for a client."""
-        if self._is_held:
-            await self._wait(client)
-        self._is_held = True
-        try:
-            yield
-        finally:
-            self._pass_on()
-
-    async def _wait(self, client: str) -> None:
-        turn = asyncio.Event()
-        self._waiting.add(client, turn)
-        try:
-            await turn.wait()
-        except asyncio.CancelledError:
-            if turn.is_set():
-                self._pass_on()
-            else:
-                self._waiting.remove(client, turn)
-            raise
-
-    def _pass_on(self) -> None:
-        """Give the lock to the next request, or free it. It is held in between, so no newcomer overtakes."""
-        self._is_held = False
-        for client, turn in self._waiting.turns():
-            self._waiting.end_turn(client)
-            # Only requests wait, and each has a client.
-            self._waiting.remove(client, turn)
-            self._is_held = True
-            turn.set()
-            return
-
-
-_NOT_WHOLE: Final = "this is not a whole number"
-_NOT_A_NUMBER: Final = "this is not a number"
-_NOT_A_CHOICE: Final = "write true or false"
-
-
-def _write(limit: float | str) -> str:
-    return limit if isinstance(limit, str) else f"{limit:,.15g}"
-
-
-#: The message for a kind of error, given the error's context.
-_MESSAGES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "int_parsing": lambda _: _NOT_WHOLE,
-    "int_from_float": lambda _: _NOT_WHOLE,
-    "int_type": lambda _: _NOT_WHOLE,
-    "float_parsing": lambda _: _NOT_A_NUMBER,
-    "float_type": lambda _: _NOT_A_NUMBER,
-    "finite_number": lambda _: "this is not a finite number",
-    "bool_parsing": lambda _: _NOT_A_CHOICE,
-    "bool_type": lambda _: _NOT_A_CHOICE,
-    "string_type": lambda _: "this is not a text",
-    "string_unicode": lambda _: "this is not valid Unicode",
-    "path_type": lambda _: "this is not the path of a file",
-    "missing": lambda _: "this is required",
-    "extra_forbidden": lambda _: "this member is not known",
-    "json_invalid": lambda context: f"the body is not JSON: {context.get('error', 'it cannot be parsed')}",
-    "model_attributes_type": lambda _: "the body is not a JSON object",
-    "model_type": lambda _: "the body is not a JSON object",
-    "dict_type": lambda _: "this is not a JSON object",
-    "list_type": lambda _: "this is not a JSON array",
-    "too_long": lambda limits: f"there are too many; the limit is {limits['max_length']}",
-    "greater_than": lambda limits: f"the value must be over {_write(limits['gt'])}",
-    "greater_than_equal": lambda limits: f"the value must be at least {_write(limits['ge'])}",
-    "less_than": lambda limits: f"the value must be under {_write(limits['lt'])}",
-    "less_than_equal": lambda limits: f"the value must be at most {_write(limits['le'])}",
-    "string_too_short": lambda limits: f"the text is too short; it needs {limits['min_length']} characters",
-    "string_too_long": lambda limits: f"the text is too long; the limit is {limits['max_length']} characters",
-    "literal_error": lambda limits: f"use one of these: {limits['expected']}",
-}
-
-
-def explain_value(error: Mapping[str, Any]) -> str:
-    """What is wrong, given one error of pydantic. Our own validators have written their message themselves."""
-    explained = _MESSAGES.get(str(error["type"]))
-    if explained is not None:
-        return explained(error.get("ctx") or {})
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
 
 
 def list_parameters(dependant: Dependant) -> frozenset[str]:

@@ -23,12 +23,13 @@ from doi_proxy.assembly.core import (
     read_sub_path,
     set_budget,
 )
-from doi_proxy.assembly.features import Features, create_operations, find_paths
+from doi_proxy.assembly.features import Features
 from doi_proxy.assembly.lifecycle import Lifecycle, begin_logging, run_lifespan, set_log_level
+from doi_proxy.assembly.operations import create_operations, find_paths
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.endpoints import OperatorGate, allowed_methods
 from doi_proxy.errors import refuse_stripped_texts
-from doi_proxy.server.listening import trusted_addresses
+from doi_proxy.server.proxies import trusted_addresses
 from doi_proxy.system.version import read_version
 from doi_proxy.web.application import Application, OwnSite
 from doi_proxy.web.redirect import Operations

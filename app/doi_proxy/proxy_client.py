@@ -24,7 +24,8 @@ from typing import Any, Final, Self
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.server.listening import OWN_CONNECTION, UNIX
+from doi_proxy.server.listening import UNIX
+from doi_proxy.server.proxy_header import OWN_CONNECTION
 from doi_proxy.system.options import MAX_SHOWN, Settings, redact
 from doi_proxy.upstream.source import read_retry_after
 

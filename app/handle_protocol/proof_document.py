@@ -11,10 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from handle_protocol.errors import SignatureInvalid
+from handle_protocol.key import write_pem
 from handle_protocol.proof import MAX_ANSWERS, read_proof, read_response
 from handle_protocol.proof_replay import VerifiedLink, request_handle, verify_proof
 from handle_protocol.referral import Answer, HandleService, ResponseCode
-from handle_protocol.signature import signed_bytes, write_pem
+from handle_protocol.signature import signed_bytes
 from handle_protocol.wire.message import SignedAnswer, decode_signature
 
 #: Bytes of a document. One of the largest proof that is kept has 400 kB.

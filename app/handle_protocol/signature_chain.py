@@ -18,8 +18,9 @@ import msgspec
 from doi_names.name import PREFIX_RECORDS
 from handle_protocol.errors import InvalidRecord, MalformedMessage, SignatureInvalid, UnusableAnswer
 from handle_protocol.json_sites import read_key, to_wire_value
+from handle_protocol.key import verify_bytes
 from handle_protocol.referral import ROOT_HANDLE, HandleService, read_lead
-from handle_protocol.signature import oldest_version, verify_bytes, verify_signature
+from handle_protocol.signature import oldest_version, verify_signature
 from handle_protocol.value import Record, read_value
 from handle_protocol.wire import message
 from handle_protocol.wire.site_value import Value, encode_site

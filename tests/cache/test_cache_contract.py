@@ -25,14 +25,7 @@ from doi_proxy.assembly.core import fitting_bytes, open_cache, open_service_cach
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.store import (
-    MAX_LATE_PURGES,
-    MAX_PURGES,
-    PURGE_MEMORY,
-    CountingStore,
-    Store,
-    StoreUnavailable,
-)
+from doi_proxy.cache.store import MAX_LATE_PURGES, MAX_PURGES, PURGE_MEMORY, CountingStore, Store, StoreUnavailable
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError, DamagedEntry, StoreError
 from doi_proxy.features.sqlite.store import SqliteStore

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from doi_proxy.endpoints import FairLock, list_parameters, refuse_slips
+from doi_proxy.endpoints import list_parameters, refuse_slips
 from doi_proxy.errors import InvalidParameter
+from doi_proxy.list_formats.fair_lock import FairLock
 from tests.table import table
 from tests.web.proxy import Proxy
 

@@ -19,7 +19,7 @@ from doi_proxy.list_formats.writing import (
     TableWriter,
     UrlWriter,
 )
-from doi_proxy.web.negotiation import CSV, JSON, NDJSON, TEXT
+from doi_proxy.web.media_types import CSV, JSON, NDJSON, TEXT
 from doi_proxy.web.request import media_type_of
 
 NUMBERED = """References

@@ -6,7 +6,16 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
-from doi_proxy.resolver.resolution import Origin, Resolution, Step, must_confirm, next_step, refresh_from
+from doi_proxy.resolver.resolution import (
+    ORDINARY,
+    Conditions,
+    Origin,
+    Resolution,
+    Step,
+    must_confirm,
+    next_step,
+    refresh_from,
+)
 from handle_protocol.referral import Answer, ResponseCode
 from tests.table import table
 
@@ -23,48 +32,59 @@ def entry(answer: Answer = FOUND, *, fresh: float = 100, grace: float = 1000) ->
 
 
 @table(
-    ("age", "failed_recently", "popular", "step"),
+    ("age", "has_failed", "step"),
     [
-        (0, False, False, Step.ANSWER),
-        (50, False, True, Step.ANSWER),
-        (89.9, False, True, Step.ANSWER),
-        (90, False, True, Step.ANSWER_AND_REFRESH),
-        (99.9, False, True, Step.ANSWER_AND_REFRESH),
-        (99.9, False, False, Step.ANSWER),
-        (50, True, False, Step.ANSWER),
-        (100, False, False, Step.FETCH_WITH_FALLBACK),
-        (100, False, True, Step.FETCH_WITH_FALLBACK),
-        (100, True, False, Step.ANSWER_STALE),
-        (1099.9, True, True, Step.ANSWER_STALE),
-        (1099.9, False, False, Step.FETCH_WITH_FALLBACK),
-        (1100, False, False, Step.FETCH),
-        (1100, True, True, Step.FETCH),
-        (-50, False, False, Step.ANSWER),
+        (0, False, Step.ANSWER),
+        (99.9, False, Step.ANSWER),
+        (50, True, Step.ANSWER),
+        (100, False, Step.FETCH_WITH_FALLBACK),
+        (100, True, Step.ANSWER_STALE),
+        (1099.9, True, Step.ANSWER_STALE),
+        (1099.9, False, Step.FETCH_WITH_FALLBACK),
+        (1100, False, Step.FETCH),
+        (1100, True, Step.FETCH),
+        (-50, False, Step.ANSWER),
     ],
 )
-def test_what_to_do_follows_from_age_and_recent_failure(
-    age: float, failed_recently: bool, popular: bool, step: Step
+def test_what_to_do_follows_from_age_and_recent_failure(age: float, has_failed: bool, step: Step) -> None:
+    assert next_step(entry(), FETCHED + age, ORDINARY, has_failed=has_failed) is step
+
+
+@table(
+    ("age", "conditions", "has_failed", "step"),
+    [
+        (50, Conditions(max_age=50), False, Step.ANSWER),
+        (51, Conditions(max_age=50), False, Step.RENEW),
+        (51, Conditions(max_age=50), True, Step.ANSWER),
+        (150, Conditions(max_stale=50), False, Step.ANSWER_STALE),
+        (151, Conditions(max_stale=50), False, Step.FETCH_WITH_FALLBACK),
+        (150, Conditions(stale_if_error=50), True, Step.ANSWER_STALE),
+        (151, Conditions(stale_if_error=50), True, Step.FETCH),
+        (151, Conditions(stale_if_error=50, max_stale=60), True, Step.ANSWER_STALE),
+    ],
+)
+def test_a_request_may_want_a_younger_record_or_accept_an_older_one(
+    age: float, conditions: Conditions, has_failed: bool, step: Step
 ) -> None:
-    assert next_step(entry(), FETCHED + age, failed_recently=failed_recently, popular=popular) is step
+    assert next_step(entry(), FETCHED + age, conditions, has_failed=has_failed) is step
 
 
-@pytest.mark.parametrize("failed_recently", [True, False])
-@pytest.mark.parametrize("popular", [True, False])
-def test_a_name_of_which_nothing_is_known_is_asked(failed_recently: bool, popular: bool) -> None:
-    assert next_step(None, FETCHED, failed_recently=failed_recently, popular=popular) is Step.FETCH
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_a_name_of_which_nothing_is_known_is_asked(has_failed: bool) -> None:
+    assert next_step(None, FETCHED, ORDINARY, has_failed=has_failed) is Step.FETCH
 
 
 @pytest.mark.parametrize("answer", [MISSING, EMPTY])
 def test_what_was_missing_is_asked_when_its_time_is_over_and_never_answered_stale(answer: Answer) -> None:
     negative = entry(answer, fresh=60, grace=0)
-    assert next_step(negative, FETCHED + 59, failed_recently=True, popular=False) is Step.ANSWER
-    assert next_step(negative, FETCHED + 60, failed_recently=True, popular=False) is Step.FETCH
+    assert next_step(negative, FETCHED + 59, ORDINARY, has_failed=True) is Step.ANSWER
+    assert next_step(negative, FETCHED + 60, ORDINARY, has_failed=True) is Step.FETCH
 
 
 def test_an_entry_without_a_life_is_never_in_its_refresh_window_while_fresh() -> None:
     brief = entry(fresh=0)
     assert not brief.is_fresh(FETCHED)
-    assert next_step(brief, FETCHED, failed_recently=False, popular=True) is Step.FETCH_WITH_FALLBACK
+    assert next_step(brief, FETCHED, ORDINARY, has_failed=False) is Step.FETCH_WITH_FALLBACK
 
 
 @pytest.mark.parametrize(("fresh", "begins"), [(100, 1090), (10, 1009), (86400, 1000 + 77760)])

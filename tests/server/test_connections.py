@@ -23,7 +23,7 @@ from doi_proxy.server.connections import (
     Phase,
     Reason,
 )
-from doi_proxy.server.listening import UNIX_PEER, trusted_addresses
+from doi_proxy.server.proxies import UNIX_PEER, trusted_addresses
 from doi_proxy.web.request_path import client_of
 from tests.constants import MAX_OPEN, WRITE_TIMEOUT
 from tests.server.served import Served, finish

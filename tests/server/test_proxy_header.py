@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.server.listening import MalformedHeader, read_proxy_header
+from doi_proxy.server.proxy_header import MalformedHeader, read_proxy_header
 from tests.table import table
 
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"

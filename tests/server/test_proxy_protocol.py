@@ -18,8 +18,8 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.proxy_client import find_server
 from doi_proxy.server.connections import HEAD_TIMEOUT, Reason
 from doi_proxy.server.http_server import ProxyProtocolLayer
-from doi_proxy.server.listening import OWN_CONNECTION
 from doi_proxy.server.protocol import ServerProtocol
+from doi_proxy.server.proxy_header import OWN_CONNECTION
 from doi_proxy.server.tls import Certificate, TlsLayer
 from tests.certificates import self_signed
 from tests.clock import Clock

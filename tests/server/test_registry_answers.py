@@ -13,9 +13,9 @@ import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.server.listening import forwarded_scope, read_client, trusted_hosts
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.protocol import ServerProtocol
+from doi_proxy.server.proxies import forwarded_scope, read_client, trusted_hosts
 from tests.clock import Clock
 from tests.registry_records import FILE_DATE, write_registry
 from tests.server.test_prepared_answers import get

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from doi_proxy.server.listening import forwarded_scope
+from doi_proxy.server.proxies import forwarded_scope
 from doi_proxy.web.application import BEGUN, Begun
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
 from doi_proxy.web.request_path import header_lines

@@ -15,14 +15,13 @@ from doi_names.name import HandleName
 from doi_proxy.resolver.resolution import Client
 from doi_proxy.resolver.target import choose_location, list_candidates, read_own_locations
 from doi_proxy.web.api import MAX_PRETTY_BYTES, MAX_PRETTY_DEPTH
+from doi_proxy.web.locations import MAX_CHARACTERS, write_locations
 from doi_proxy.web.shown_values import (
     MAX_BYTES_SHOWN,
-    MAX_CHARACTERS,
     MAX_CONTAINERS_SHOWN,
     MAX_MEMBERS_SHOWN,
     MAX_VALUE_BYTES_SHOWN,
     MAX_VALUES_SHOWN,
-    write_locations,
 )
 from handle_protocol.location import MAX_NETWORKS, Location
 from handle_protocol.value import MAX_VALUES, read_values

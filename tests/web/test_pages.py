@@ -17,16 +17,11 @@ from doi_proxy.assembly.features import text_folders
 from doi_proxy.features.branding.branding import sample_facts
 from doi_proxy.resolver.prefix_chain import ReportContact
 from doi_proxy.web.languages import CORE, TextFolder, load_catalogues
+from doi_proxy.web.locations import MAX_LOCATIONS_SHOWN
 from doi_proxy.web.look import our_branding
 from doi_proxy.web.pages import ERROR_TEXTS, NOTES, Link, Pages, StaleNote
 from doi_proxy.web.redirect import redirect_stub
-from doi_proxy.web.shown_values import (
-    MAX_CHARACTERS_SHOWN,
-    MAX_LOCATIONS_SHOWN,
-    MAX_VALUES_SHOWN,
-    PERMISSIONS,
-    show_names,
-)
+from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, MAX_VALUES_SHOWN, PERMISSIONS, show_names
 from handle_protocol.location import Location
 from handle_protocol.value import HandleValue, read_values
 from tests.table import table

@@ -14,6 +14,7 @@ from lxml import etree
 
 from doi_names.name import HandleName
 from doi_proxy.resolver.target import NameLocations, read_own_locations
+from doi_proxy.web.locations import write_locations
 from doi_proxy.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     MAX_CONTAINERS_SHOWN,
@@ -35,7 +36,6 @@ from doi_proxy.web.shown_values import (
     shape,
     visible,
     web_address,
-    write_locations,
 )
 from handle_protocol.location import Location, Locations
 from handle_protocol.value import Data, HandleValue, Record, read_value

@@ -22,17 +22,17 @@ from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.missed import LateStore
 from doi_proxy.cache.store import Store, StoreUnavailable
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.endpoints import FairLock
 from doi_proxy.errors import ConfigurationError, StoreError
 from doi_proxy.features.feature import Context, Core, Observers, Opened, SourceContext
+from doi_proxy.list_formats.fair_lock import FairLock
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.fetcher import FailureMemory, ResolverOptions, ResolverTimeouts
 from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
 from doi_proxy.resolver.resolution import Proofs, TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server import connections
-from doi_proxy.server.listening import trusted_addresses
 from doi_proxy.server.prepared_answers import PreparedAnswers
+from doi_proxy.server.proxies import trusted_addresses
 from doi_proxy.store.file import StoreOptions, find_store_file, open_store, read_store_path
 from doi_proxy.store.stored_entry import STORE_FORMAT
 from doi_proxy.system.check import EventLog, Meter

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from doi_proxy.cache.tiered import TieredStore
-    from doi_proxy.endpoints import FairLock, OperatorGate
+    from doi_proxy.endpoints import OperatorGate
+    from doi_proxy.list_formats.fair_lock import FairLock
     from doi_proxy.resolver.destination import Destinations
     from doi_proxy.resolver.prefix_chain import PrefixChain
     from doi_proxy.resolver.resolution import ResolutionObserver, TtlPolicy

@@ -15,17 +15,17 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from doi_proxy.endpoints import HoldTurn
 from doi_proxy.errors import ConfigurationError, RequestTooLarge, UnreadableList, UnsupportedBody
 from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.bibtex import expand
 from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
+from doi_proxy.list_formats.fair_lock import HoldTurn
 from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS, GuessedReader, ListFormat, RunningTextReader
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListReader, Utf8Stream, open_gunzip
 from doi_proxy.system.files import STANDARD_INPUT, open_input
 from doi_proxy.system.options import MAX_SHOWN
-from doi_proxy.web import negotiation
+from doi_proxy.web import media_types
 from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
 
@@ -71,15 +71,15 @@ LIST_BODY: Final[dict[str, Any]] = {
     "required": True,
     "content": {
         # Some generators of clients know only the first.
-        negotiation.JSON: {
+        media_types.JSON: {
             "schema": {"type": "array", "items": {"type": "string"}},
             "example": ["10.1000/182", "10.1000/none"],
         },
-        negotiation.TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
-        negotiation.CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
-        negotiation.NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
-        negotiation.BIBTEX: {"schema": {"type": "string"}, "example": "@book{handbook,\n  doi = {10.1000/182}\n}\n"},
-        negotiation.RIS: {"schema": {"type": "string"}, "example": "TY  - BOOK\nDO  - 10.1000/182\nER  - \n"},
+        media_types.TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
+        media_types.CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
+        media_types.NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
+        media_types.BIBTEX: {"schema": {"type": "string"}, "example": "@book{handbook,\n  doi = {10.1000/182}\n}\n"},
+        media_types.RIS: {"schema": {"type": "string"}, "example": "TY  - BOOK\nDO  - 10.1000/182\nER  - \n"},
     },
 }
 
@@ -227,7 +227,7 @@ def _open_reader(form: BodyFormat, limits: ListLimits) -> ListReader:
     def open_format(found: ListFormat) -> ListReader:
         return found.open(limits.line_bytes, form.column, form.echo)
 
-    if form.media_type == negotiation.TEXT:
+    if form.media_type == media_types.TEXT:
         return GuessedReader(open_format, decides_early=True)
     return open_format(BY_MEDIA_TYPE[form.media_type])
 

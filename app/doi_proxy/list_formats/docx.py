@@ -19,8 +19,8 @@ from typing import Final
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from doi_proxy.endpoints import HoldTurn
 from doi_proxy.errors import UnreadableList
+from doi_proxy.list_formats.fair_lock import HoldTurn
 from doi_proxy.list_formats.reference_list import NOTES
 
 #: Bytes of a document, and characters of its text: 2,000 references with short abstracts have about as many.

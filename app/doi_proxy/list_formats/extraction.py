@@ -12,20 +12,20 @@ import msgspec
 
 from doi_names.derived import derive
 from doi_names.find_names import BLOCK_CHARACTERS, MAX_NAME_CHARACTERS, FoundName, NameFinder, find_names
-from doi_proxy.endpoints import HoldTurn
 from doi_proxy.errors import RequestTooLarge, UnreadableList
 from doi_proxy.list_formats import lines
+from doi_proxy.list_formats.fair_lock import HoldTurn
 from doi_proxy.list_formats.reference_list import ReferencePlaces, find_references
-from doi_proxy.web import negotiation
+from doi_proxy.web import media_types
 
 #: Media types of texts. Their formats are not parsed: a name is found wherever it stands.
 TEXT_TYPES: Final = (
-    negotiation.TEXT,
-    negotiation.HTML,
+    media_types.TEXT,
+    media_types.HTML,
     "text/markdown",
-    negotiation.BIBTEX,
-    negotiation.RIS,
-    negotiation.CSV,
+    media_types.BIBTEX,
+    media_types.RIS,
+    media_types.CSV,
 )
 
 #: The bytes of a text in JSON, which is read as a whole. Decoding takes 1 ms.

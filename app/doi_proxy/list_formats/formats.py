@@ -14,7 +14,7 @@ from doi_proxy.list_formats import bibtex
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListItem, ListReader, ReadItem, open_decoder
-from doi_proxy.web import negotiation
+from doi_proxy.web import media_types
 
 
 class RunningTextReader:
@@ -86,12 +86,12 @@ class ListFormat:
 
 #: In the order in which the beginning of a list is compared with them.
 FORMATS: Final = (
-    ListFormat("text", LinesReader, ("txt",), (negotiation.TEXT,)),
+    ListFormat("text", LinesReader, ("txt",), (media_types.TEXT,)),
     ListFormat(
         "bibtex",
         BibtexReader,
         ("bib", "bibtex"),
-        (negotiation.BIBTEX, "application/x-bibtex"),
+        (media_types.BIBTEX, "application/x-bibtex"),
         # Comments come first in files of some programs.
         re.compile(r"(?:[^@\n]{0,200}\n){0,40}\s*@\s*[A-Za-z]{3,20}\s*[{(]"),
     ),
@@ -99,7 +99,7 @@ FORMATS: Final = (
         "ris",
         partial(bibtex.TaggedReader, bibtex.RIS),
         ("ris",),
-        (negotiation.RIS,),
+        (media_types.RIS,),
         re.compile(r"(?:(?:Provider|Database|Content):[^\n]*\n\s*){0,8}TY {0,2}- "),
     ),
     ListFormat(
@@ -136,21 +136,21 @@ FORMATS: Final = (
         # Lines of a JSON value. A work of Crossref with 500 references has about 150,000 bytes.
         lambda most, column, echo: JsonListReader(8 * most, column, echo),
         ("json", "jsonld"),
-        (negotiation.JSON,),
+        (media_types.JSON,),
         re.compile(r"\s*[\[{]\s*[\[{\"\]}]"),
     ),
     ListFormat(
         "jsonl",
         JsonLinesReader,
         ("jsonl", "ndjson"),
-        (negotiation.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"),
+        (media_types.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"),
     ),
-    ListFormat("docx", LinesReader, ("docx",), (negotiation.DOCX,), is_document=True),
+    ListFormat("docx", LinesReader, ("docx",), (media_types.DOCX,), is_document=True),
     ListFormat(
         "csv",
         ColumnReader,
         ("csv", "tsv", "tab"),
-        (negotiation.CSV, "text/tab-separated-values"),
+        (media_types.CSV, "text/tab-separated-values"),
         re.compile(
             r"(?:sep=.\s*\n|[^\n]*[,;\t][\s\"]{0,8}doi[\s\"]{0,8}(?:[,;\t\n]|$)|[\s\"]{0,8}doi[\s\"]{0,8}[,;\t])",
             re.IGNORECASE,

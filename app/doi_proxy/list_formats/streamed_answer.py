@@ -18,7 +18,7 @@ from doi_proxy.errors import FAILURES, as_failure
 from doi_proxy.list_formats import writing
 from doi_proxy.list_formats.body import BodyBuffer
 from doi_proxy.web.freshness import NO_STORE
-from doi_proxy.web.negotiation import CSV, JSON, NDJSON
+from doi_proxy.web.media_types import CSV, JSON, NDJSON
 from doi_proxy.web.problem import error_problem
 from doi_proxy.web.responses import Receive, Reply, Scope, Send
 

@@ -364,25 +364,33 @@ class Step(Enum):
     """The next step for a name."""
 
     ANSWER = "answer"  # the cached answer is fresh
-    ANSWER_AND_REFRESH = "refresh"  # it is fresh, and popular enough to be refreshed before it expires
-    ANSWER_STALE = "stale"  # it is past its TTL, and the upstream failed a moment ago
+    RENEW = "renew"  # it is fresh, and older than the request wants: query the upstream, or answer it
+    ANSWER_STALE = "stale"  # it is past its TTL, and the upstream failed a moment ago, or the request accepts it
     FETCH_WITH_FALLBACK = "fallback"  # query the upstream; if it fails or is slow, answer stale
     FETCH = "fetch"
 
 
-#: The last part of an entry's lifetime, in which it may be refreshed early.
-REFRESH_WINDOW = 0.1
-
-
-def next_step(entry: Entry | None, now: float, *, failed_recently: bool, popular: bool) -> Step:
-    """Decide from the cached entry. `now` is in seconds since the epoch."""
-    if entry is None:
+def next_step(entry: Entry | None, now: float, conditions: Conditions, *, has_failed: bool) -> Step:
+    """Decide from the cached entry. `now` is in seconds since the epoch; `has_failed`: a query did a moment ago."""
+    if entry is None or is_too_stale(entry, now, conditions):
+        # As if there were none: an earlier failure may have ended, so a query decides.
         return Step.FETCH
     if entry.is_fresh(now):
-        return Step.ANSWER_AND_REFRESH if popular and now >= refresh_from(entry) else Step.ANSWER
+        is_young = conditions.max_age is None or now - entry.fetched_at <= conditions.max_age
+        return Step.ANSWER if is_young or has_failed else Step.RENEW
     if not entry.is_usable(now):
         return Step.FETCH
-    return Step.ANSWER_STALE if failed_recently else Step.FETCH_WITH_FALLBACK
+    is_accepted = conditions.max_stale is not None and now - entry.fresh_until <= conditions.max_stale
+    return Step.ANSWER_STALE if has_failed or is_accepted else Step.FETCH_WITH_FALLBACK
+
+
+def is_too_stale(entry: Entry, now: float, conditions: Conditions) -> bool:
+    """Whether the caller does not accept a stale record, even if the upstream fails."""
+    return now - entry.fresh_until > max(conditions.stale_if_error, conditions.max_stale or 0.0)
+
+
+#: The last part of an entry's lifetime, in which it may be refreshed early.
+REFRESH_WINDOW = 0.1
 
 
 def refresh_from(entry: Entry) -> float:

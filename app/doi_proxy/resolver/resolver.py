@@ -24,6 +24,7 @@ from doi_proxy.resolver.resolution import (
     Resolution,
     ResolutionObserver,
     Step,
+    is_too_stale,
     next_step,
     proves,
     read_record,
@@ -191,7 +192,9 @@ class Resolver:
         if entry is not None and conditions.max_age is None and now < refresh_from(entry):
             return Resolution(name, entry, HIT)
         failure = self.find_recent_failure(name, now) or self._sealed
-        step = self._choose_step(entry, now, conditions, failure)
+        step = next_step(entry, now, conditions, has_failed=failure is not None)
+        if step is Step.RENEW:
+            step = Step.FETCH_WITH_FALLBACK if conditions.may_renew() else Step.ANSWER
         if entry is None or step in (Step.FETCH, Step.FETCH_WITH_FALLBACK):
             return await self._query(name, entry, step, conditions)
         if step is Step.ANSWER_STALE:
@@ -199,32 +202,9 @@ class Resolver:
                 # Memory answers alone for a while. Another process can have changed the store after that.
                 self.failures.remember(name.key, failure, now)
             return Resolution(name, entry, stale_origin(entry), failure)
-        if step is Step.ANSWER_AND_REFRESH and failure is None:
+        if failure is None and conditions.priority is Priority.PERSON and self._is_popular(entry, now):
             self._refresh_ahead(name, entry)
         return Resolution(name, entry, HIT)
-
-    def _choose_step(
-        self, entry: Entry | None, now: float, conditions: Conditions, failure: CouldNotVerify | None
-    ) -> Step:
-        """The next step for a name, given the failure that stands for a query now."""
-        popular = conditions.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
-        step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
-        if entry is None:
-            return step
-        if _is_too_stale(entry, now, conditions):
-            # As if there were none: an earlier failure may have ended, so a query decides.
-            return Step.FETCH
-        if step is Step.FETCH_WITH_FALLBACK and _is_stale_enough(entry, now, conditions):
-            return Step.ANSWER_STALE
-        is_fresh = step in (Step.ANSWER, Step.ANSWER_AND_REFRESH)
-        if (
-            not is_fresh
-            or failure is not None
-            or conditions.max_age is None
-            or now - entry.fetched_at <= conditions.max_age
-        ):
-            return step
-        return Step.FETCH_WITH_FALLBACK if conditions.may_renew() else step
 
     async def _query(self, name: HandleName, entry: Entry | None, step: Step, conditions: Conditions) -> Resolution:
         """The answer of the upstream; a stale `entry` if there is a usable one, and the upstream fails or is slow."""
@@ -302,19 +282,7 @@ class Resolver:
         return hits >= _POPULAR_HITS
 
 
-def _is_stale_enough(entry: Entry, now: float, conditions: Conditions) -> bool:
-    """Whether the caller accepts a stale record without a query."""
-    if conditions.max_stale is None or entry.is_fresh(now) or not entry.is_usable(now):
-        return False
-    return now - entry.fresh_until <= conditions.max_stale
-
-
-def _is_too_stale(entry: Entry, now: float, conditions: Conditions) -> bool:
-    """Whether the caller does not accept a stale record, even if the upstream fails."""
-    return now - entry.fresh_until > max(conditions.stale_if_error, conditions.max_stale or 0.0)
-
-
 def _refuse_too_stale(found: Resolution, conditions: Conditions, now: float) -> None:
     """Raise the failure of the upstream if the stale record is older than the caller accepts."""
-    if found.failure is not None and _is_too_stale(found.entry, now, conditions):
+    if found.failure is not None and is_too_stale(found.entry, now, conditions):
         raise found.failure.without_traceback()

@@ -16,9 +16,10 @@ from typing import Any, Final, cast
 import uvicorn
 
 from doi_proxy.server.connections import Connections, Phase, Reason
-from doi_proxy.server.listening import UNIX_PEER, MalformedHeader, read_proxy_header, trusted_hosts
 from doi_proxy.server.plain_head import CLOSE
 from doi_proxy.server.protocol import ServerProtocol
+from doi_proxy.server.proxies import UNIX_PEER, trusted_hosts
+from doi_proxy.server.proxy_header import MalformedHeader, read_proxy_header
 from doi_proxy.server.tls import Certificate, TlsLayer
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Protocol, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from doi_proxy.server import listening, plain_head
+from doi_proxy.server import plain_head, proxies
 from doi_proxy.server.connections import BODY_RATE, Connections, Phase, Reason
 from doi_proxy.server.listening import is_host, split_absolute
 from doi_proxy.server.plain_head import ORIGIN_FORM, ReadingFlow, RequestStream, keep_alive_after_body, refusal
@@ -112,7 +112,7 @@ class ServerProtocol(HttpToolsProtocol):
         # address, and must not pass as a local one.
         self.server = (own, None) if isinstance(own, str) else own[:2] if own else None
         if self.client is None:
-            self.client = (listening.UNIX_PEER, 0) if isinstance(own, str) else peer[:2] if peer else None
+            self.client = (proxies.UNIX_PEER, 0) if isinstance(own, str) else peer[:2] if peer else None
         self._use(transport, "http")
         if not self._connections.admit(self, self.client[0] if self.client else "", self.loop):
             self._refuse(503, _NO_ROOM, Reason.REFUSED)
@@ -315,7 +315,7 @@ class ServerProtocol(HttpToolsProtocol):
         scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
         if self._prepared is not None and (marks := self._prepared.take_marks(self.url)):
             scope[MARKS] = marks
-        forwarded = listening.forwarded_scope(self.app, scope) if listening.is_forwarded(fields) else scope
+        forwarded = proxies.forwarded_scope(self.app, scope) if proxies.is_forwarded(fields) else scope
         # The application joins the lines of one name (RFC 9110, section 5.3).
         is_whole = len(fields) == len(self.headers)
         begun = application.begin(forwarded, self._default_headers(), fields if is_whole else None)
@@ -329,7 +329,7 @@ class ServerProtocol(HttpToolsProtocol):
         # The scope of a forwarded request has the client in place of the peer. The application needs both.
         cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
         own = cycle.scope
-        cycle.scope, app = listening.forwarded_scope(app, own), listening.unwrap(app)  # type: ignore[arg-type,assignment]
+        cycle.scope, app = proxies.forwarded_scope(app, own), proxies.unwrap(app)  # type: ignore[arg-type,assignment]
         if cycle.scope is not own:
             client = cycle.scope["client"]
             self._connections.charge(self, None if client is None or client == self.client else client[0])
@@ -373,7 +373,7 @@ class ServerProtocol(HttpToolsProtocol):
         hosts = getattr(self.app, "trusted_hosts", None)  # a reload replaces it
         if self._trusted[0] is not hosts:
             self._trusted = hosts, hosts is not None and peer in hosts
-        return listening.read_client(hosts, forwarded_for)[0] or peer if self._trusted[1] else peer
+        return proxies.read_client(hosts, forwarded_for)[0] or peer if self._trusted[1] else peer
 
     def _default_headers(self) -> bytes:
         headers = self.server_state.default_headers

@@ -15,13 +15,13 @@ from doi_proxy.resolver.prefix_chain import ReportContact
 from doi_proxy.resolver.resolution import NO_FACTS, Action, Chain, Resolution, ResolveOptions
 from doi_proxy.resolver.target import list_candidates
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, PageCountdown, failure_token, vary
+from doi_proxy.web.locations import write_locations
 from doi_proxy.web.negotiation import Varies, wants_page, wants_problem
 from doi_proxy.web.pages import Link, Pages, RecordSource, StaleNote
 from doi_proxy.web.problem import not_found_problem
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import format_query
 from doi_proxy.web.responses import XML, Basis, Reply, cite_as, page
-from doi_proxy.web.shown_values import write_locations
 from doi_proxy.web.stage import Section, list_overriding, read_sections
 
 #: Seconds for which a page with sections is prepared. Then they are read anew: they also show what was cached since.

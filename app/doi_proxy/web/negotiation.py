@@ -19,39 +19,6 @@ from doi_proxy.resolver.resolution import Locatt, Negotiation
 from doi_proxy.web.languages import Catalogue, choose_language
 from doi_proxy.web.shown_values import visible
 
-BIBTEX: Final = "text/x-bibtex"
-
-
-CSV: Final = "text/csv"
-
-
-DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-
-
-HTML: Final = "text/html"
-
-
-JAVASCRIPT: Final = "application/javascript"
-
-
-JSON: Final = "application/json"
-
-
-NDJSON: Final = "application/x-ndjson"
-
-
-PROBLEM: Final = "application/problem+json"
-
-
-RIS: Final = "application/x-research-info-systems"
-
-
-TEXT: Final = "text/plain"
-
-
-XML: Final = "text/xml"
-
-
 _TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}):[0-9]{2}(?:\.[0-9]+)?Z")
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
 

@@ -22,18 +22,10 @@ from doi_proxy.resolver.prefix_chain import (
 )
 from doi_proxy.web import shown_values
 from doi_proxy.web.languages import CORE, Catalogue, TextFolder
+from doi_proxy.web.locations import show_locations
 from doi_proxy.web.look import Brand, Branding, NamedLink, StaticFile, open_look, our_branding
 from doi_proxy.web.negotiation import write_date, write_moment
-from doi_proxy.web.shown_values import (
-    MAX_ITEMS_SHOWN,
-    Outline,
-    ValueRow,
-    readable,
-    rows,
-    show_locations,
-    show_name,
-    title_text,
-)
+from doi_proxy.web.shown_values import MAX_ITEMS_SHOWN, Outline, ValueRow, readable, rows, show_name, title_text
 from handle_protocol.location import Location
 from handle_protocol.value import HandleValue
 

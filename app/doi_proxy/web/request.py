@@ -15,7 +15,7 @@ from doi_proxy.errors import InvalidParameter, RequestTooLarge
 from doi_proxy.web import request_path
 from doi_proxy.web.freshness import CACHE_CONTROL
 from doi_proxy.web.languages import choose_language
-from doi_proxy.web.negotiation import JSON
+from doi_proxy.web.media_types import JSON
 from doi_proxy.web.request_path import Header
 from doi_proxy.web.responses import Message, Receive, Scope, Send
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from math import ceil
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -19,7 +19,9 @@ from doi_proxy.resolver.resolution import Chain, Resolution, Standing, find_stan
 from doi_proxy.web.freshness import CACHE_NAME, NO_STORE, VARY_LANGUAGE, Countdown, failure_token
 from doi_proxy.web.negotiation import SAME_FOR_ALL, Varies
 from doi_proxy.web.request_path import Header, header_lines
-from handle_protocol.location import Location
+
+if TYPE_CHECKING:
+    from handle_protocol.location import Location
 
 #: Attributes of a location and the link parameters they become.
 _PARAMETERS: Final = (

@@ -313,7 +313,7 @@ class TunnelTransport:
             certificate = read_peer_certificate(connection)
             if certificate is not None and route.scheme == "https":
                 # It imports a library that only a proxy with handle servers has.
-                from handle_protocol.signature import compare_certificate  # noqa: PLC0415
+                from handle_protocol.key import compare_certificate  # noqa: PLC0415
 
                 compare_certificate(certificate, route.public_key)
         except BaseException:

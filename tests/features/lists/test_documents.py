@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from doi_proxy.endpoints import FairLock
 from doi_proxy.list_formats.docx import read_docx
+from doi_proxy.list_formats.fair_lock import FairLock
 from tests.features.lists.command_bench import Bench
 from tests.features.lists.test_references import FORM, document, form, many_parts, paragraphs
 from tests.table import table

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handle_protocol.errors import HandleProtocolError, ServerRefused, ServerTimeout, ServerUnreachable, UnusableAnswer
+from handle_protocol.key import compare_certificate
 from handle_protocol.referral import HandleService, Question
-from handle_protocol.signature import compare_certificate
 from handle_protocol.site import Candidate, Endpoint
 from handle_protocol.transport.egress import HttpConnection
 from handle_protocol.wire.message import Filters, Query, ResponseStatus, encode_query

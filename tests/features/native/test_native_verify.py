@@ -14,14 +14,8 @@ from msgspec import structs
 
 from doi_proxy.errors import UnprovenAnswer
 from handle_protocol.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
-from handle_protocol.signature import (
-    ENVELOPE_SIGNED_SINCE,
-    check_answer,
-    oldest_version,
-    verify_bytes,
-    verify_signature,
-    write_pem,
-)
+from handle_protocol.key import verify_bytes, write_pem
+from handle_protocol.signature import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
 from handle_protocol.wire.message import (
     AnswerText,
     Credential,

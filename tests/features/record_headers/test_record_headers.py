@@ -9,7 +9,7 @@ import pytest
 from doi_names.name import HandleName
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.record_headers.feature import NEVER, read_allowed, record_headers
+from doi_proxy.features.record_headers.headers import NEVER, read_allowed, record_headers
 from handle_protocol.value import read_values
 from tests.table import table
 from tests.web.proxy import Proxy

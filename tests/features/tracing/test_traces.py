@@ -16,7 +16,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from doi_proxy.features.tracing.spans import Export, LoggedExporter, TracedRequest, Traces
-from doi_proxy.server.listening import trusted_addresses
+from doi_proxy.server.proxies import trusted_addresses
 from tests.features.tracing.collector import attributes, collecting
 from tests.server.served import served
 from tests.web.proxy import Proxy

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from doi_proxy.assembly.settings.upstream import Settings
-from doi_proxy.endpoints import explain_value
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.system import options
 from doi_proxy.system.files import explain_failure, read_regular
+from doi_proxy.system.invalid_values import explain_value
 from doi_proxy.system.toml_text import TomlProblem, parse_toml
 
 _URL: Final = "a URL begins with http:// or https:// and has no blank, `?` or `#`"

@@ -17,7 +17,7 @@ from doi_proxy.errors import RequestTooLarge, TooManyRequests
 from doi_proxy.rationing import ClientBuckets, Rate
 from doi_proxy.web import responses
 from doi_proxy.web.freshness import NO_STORE
-from doi_proxy.web.negotiation import JSON
+from doi_proxy.web.media_types import JSON
 from doi_proxy.web.problem import problem
 from doi_proxy.web.request import Request, media_type_of
 from doi_proxy.web.request_path import Header

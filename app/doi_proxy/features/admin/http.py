@@ -27,7 +27,7 @@ from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.limits.feature import Limits
 from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.resolution import Conditions, Origin
-from doi_proxy.web.negotiation import PROBLEM
+from doi_proxy.web.media_types import PROBLEM
 from handle_protocol.referral import ResponseCode
 
 #: Names that a refresh of a prefix fetches by default, and the most that it can fetch.

@@ -18,7 +18,7 @@ from doi_names.derived import ParsedText, parse
 from doi_names.find_names import FoundName
 from doi_names.presentation import MAX_TYPED_CHARACTERS
 from doi_names.suggestion import Reading, Suggestion
-from doi_proxy.endpoints import FairLock, ReadingModel, SuggestionModel
+from doi_proxy.endpoints import ReadingModel, SuggestionModel
 from doi_proxy.errors import InvalidParameter, InvalidRequest
 from doi_proxy.features.lists.batch import Batches, BatchInput, BatchOptions
 from doi_proxy.features.lists.server_client import fetch_rows
@@ -27,6 +27,7 @@ from doi_proxy.features.texts.command import to_object
 from doi_proxy.features.texts.http import ParsedTextModel, WarningModel
 from doi_proxy.list_formats.body import read_exported_entries
 from doi_proxy.list_formats.extraction import read_references
+from doi_proxy.list_formats.fair_lock import FairLock
 from doi_proxy.list_formats.formats import HEAD_CHARACTERS, ListFormat, format_of_head
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.proxy_client import ProxyServer

@@ -243,9 +243,7 @@ class Explainer:
         if entry is None:
             return self._report("cache", "absent", "Neither memory nor the store has an answer about the name.")
         is_sealed = self._context.settings.mode == "sealed"
-        step = next_step(
-            entry, now, failed_recently=is_sealed or self._failed_recently(name) is not None, popular=False
-        )
+        step = next_step(entry, now, ORDINARY, has_failed=is_sealed or self._failed_recently(name) is not None)
         place = "memory" if in_memory is not None else "the store"
         return self._report("cache", step.value, f"In {place}: {_describe_entry(entry, now)}")
 

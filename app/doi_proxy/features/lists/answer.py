@@ -17,7 +17,7 @@ from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from doi_names.repair.exploration import Confidence
-from doi_proxy.endpoints import FairLock, ReadingModel, SuggestionModel, problem_responses
+from doi_proxy.endpoints import ReadingModel, SuggestionModel, problem_responses
 from doi_proxy.errors import InvalidParameter, Quota
 from doi_proxy.features.lists.batch import Batches, BatchInput, BatchOptions, agency_source
 from doi_proxy.features.lists.feature import RESOLVE_PATH, TooManyBatches
@@ -34,11 +34,12 @@ from doi_proxy.list_formats.body import (
     read_list_body,
 )
 from doi_proxy.list_formats.extraction import TEXT_TYPES, decode_text, find_names_of, write_position
+from doi_proxy.list_formats.fair_lock import FairLock
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
 from doi_proxy.list_formats.writing import JsonLinesWriter, Members
 from doi_proxy.rationing import SharedPlaces
-from doi_proxy.web.negotiation import CSV, TEXT
+from doi_proxy.web.media_types import CSV, TEXT
 from doi_proxy.web.request_path import client_of
 
 #: The name of the limit, in RateLimit headers and in metrics.

@@ -20,7 +20,7 @@ from doi_proxy.endpoints import SuggestionModel, language_of, own_page
 from doi_proxy.system.files import read_package_file
 from doi_proxy.system.toml_text import parse_toml
 from doi_proxy.web.freshness import OWN_PAGE
-from doi_proxy.web.negotiation import JSON, NDJSON, TEXT
+from doi_proxy.web.media_types import JSON, NDJSON, TEXT
 from doi_proxy.web.pages import PageLink
 from doi_proxy.web.problem import all_titles
 from doi_proxy.web.redirect import Face

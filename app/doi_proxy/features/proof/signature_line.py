@@ -23,7 +23,7 @@ from doi_proxy.features.proof.feature import PROOF_PATH, NotVerified
 from doi_proxy.resolver.resolution import Conditions, read_record
 from doi_proxy.system.eager import in_task
 from doi_proxy.web.freshness import NO_STORE
-from doi_proxy.web.negotiation import JSON
+from doi_proxy.web.media_types import JSON
 from doi_proxy.web.stage import PageKind, Section
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.proof import MAX_PROOF_BYTES

@@ -16,14 +16,7 @@ from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.sqlite import file
 from doi_proxy.features.sqlite.file import StorePlace
-from doi_proxy.features.sqlite.rows import (
-    REGISTRY_CHANGED,
-    Records,
-    Rows,
-    read_note,
-    try_notes,
-    write_note,
-)
+from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED, Records, Rows, read_note, try_notes, write_note
 from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change, StoreBounds, write_batch
 from doi_proxy.store.file import READ_TIMEOUT, has_log
 

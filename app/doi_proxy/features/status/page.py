@@ -10,7 +10,7 @@ from fastapi import FastAPI, Query, Request, Response
 
 from doi_proxy.features.status import models, summary
 from doi_proxy.features.status.models import DAY, HOUR, STATUS_PATH, Health, Readiness, Status, plot
-from doi_proxy.web import negotiation
+from doi_proxy.web import media_types
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import write_moment
@@ -45,18 +45,18 @@ def add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> N
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "content": {negotiation.HTML: {}},
+        "content": {media_types.HTML: {}},
         "headers": {"Refresh": {"description": "The value of `refresh`.", "schema": {"type": "string"}}},
     },
     401: {
         "description": "The token of the request is wrong.",
-        "content": {negotiation.PROBLEM: {}},
+        "content": {media_types.PROBLEM: {}},
     },
     403: {
         "description": "The setting `status_networks` does not have this client, and the request has no token.",
-        "content": {negotiation.PROBLEM: {}, negotiation.HTML: {}},
+        "content": {media_types.PROBLEM: {}, media_types.HTML: {}},
     },
-    429: {"description": "The client sent too many wrong tokens.", "content": {negotiation.PROBLEM: {}}},
+    429: {"description": "The client sent too many wrong tokens.", "content": {media_types.PROBLEM: {}}},
 }
 #: Seconds between two loads of the page.
 _REFRESH = Query(ge=5, le=3600, description="Seconds after which a browser loads the page again.")
@@ -88,7 +88,7 @@ def add_status(
         format: Annotated[Literal["json", "html"] | None, _FORMAT] = None,  # noqa: A002
         refresh: Annotated[int | None, _REFRESH] = None,
     ) -> Response:
-        wants_page = format == "html" or (format is None and negotiation.HTML in request.headers.get("accept", ""))
+        wants_page = format == "html" or (format is None and media_types.HTML in request.headers.get("accept", ""))
         language = choose_language(request.headers.get("accept-language"), pages.languages)
         found = await read(request)
         if found is None:

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from doi_names.derived import Kind, ParsedText, choose_reading, parse, unreadable
 from doi_names.presentation import MAX_TYPED_CHARACTERS, decode
-from doi_proxy.endpoints import FairLock, HoldTurn, ReadingModel, SuggestionModel, problem_responses
+from doi_proxy.endpoints import ReadingModel, SuggestionModel, problem_responses
 from doi_proxy.errors import RequestTooLarge
 from doi_proxy.features.texts.command import parse_item, write_line
 from doi_proxy.features.texts.feature import EXTRACT_PATH, PARSE_PATH
@@ -29,10 +29,11 @@ from doi_proxy.list_formats.body import (
     read_body_format,
     read_list_body,
 )
+from doi_proxy.list_formats.fair_lock import FairLock, HoldTurn
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
 from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
-from doi_proxy.web.negotiation import CSV, JSON, NDJSON
+from doi_proxy.web.media_types import CSV, JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
 from doi_proxy.web.request_path import client_of
 

@@ -56,7 +56,7 @@ class Tracing(feature.Feature, Service):
     def observe(self) -> feature.Observers:
         """Open the traces, and record a span for each query to an upstream."""
         from doi_proxy.features.tracing.spans import Export, Traces
-        from doi_proxy.server.listening import trusted_addresses
+        from doi_proxy.server.proxies import trusted_addresses
         from doi_proxy.system.version import read_version
 
         settings = self.context.settings
@@ -68,7 +68,7 @@ class Tracing(feature.Feature, Service):
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """The stage that opens a span for each request."""
         from doi_proxy.features.tracing.spans import TracedRequests
-        from doi_proxy.server.listening import trusted_addresses
+        from doi_proxy.server.proxies import trusted_addresses
 
         self.context.reloads.on_reload(
             lambda new: self._traces.trust(trusted_addresses(new.trusted_proxies)), "trusted_proxies"

@@ -36,7 +36,8 @@ from doi_proxy.list_formats.docx import correct_docx
 from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
-from doi_proxy.web.negotiation import DOCX, write_date
+from doi_proxy.web.media_types import DOCX
+from doi_proxy.web.negotiation import write_date
 from doi_proxy.web.pages import choose_wait
 from doi_proxy.web.redirect import Face
 from doi_proxy.web.request_path import Header, client_of

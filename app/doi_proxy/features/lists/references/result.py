@@ -15,7 +15,6 @@ from markupsafe import Markup
 from doi_names.name import HandleName
 from doi_names.presentation import to_url
 from doi_names.suggestion import Suggestion
-from doi_proxy.endpoints import HoldTurn
 from doi_proxy.errors import DoiProxyError, RequestTooLarge, TooManyRequests, UnreadableList
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.feature import TooManyBatches
@@ -25,10 +24,11 @@ from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.body import read_exported_entries
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, Correction, UnreadableDocument, read_docx
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
+from doi_proxy.list_formats.fair_lock import HoldTurn
 from doi_proxy.list_formats.lines import NO_DOI, Utf8Stream, open_decoder
 from doi_proxy.resolver.resolution import Tombstone
 from doi_proxy.web.look import SIGNS
-from doi_proxy.web.negotiation import TEXT
+from doi_proxy.web.media_types import TEXT
 from doi_proxy.web.request import FormField, read_multipart
 
 
