@@ -34,9 +34,8 @@ _MEMORY: Final = re.compile(r"^doi_proxy_memory_bytes (\S+)$", re.MULTILINE)
 def count_prepared(instance: Instance) -> int:
     """The bytes of the prepared answers of an instance."""
     prepared: Any = instance.application.prepared
-    maps = [answers for shelf in (prepared._usual, prepared._rare) for answers in (shelf.targets, shelf.requests)]
-    found = [answer for answers in maps for age in (answers._young, answers._old) for answer in age.values()]
-    replies = chain.from_iterable(answer if isinstance(answer, tuple) else (answer,) for answer in found)
+    ages = [age for answers in (prepared._usual, prepared._rare) for age in (answers._young, answers._old)]
+    replies = chain.from_iterable(found for age in ages for found in age.values())
     return sum({id(reply): reply.size for reply in replies}.values())
 
 

@@ -87,7 +87,7 @@ def test_what_was_chosen_for_a_client_is_private(facts: ClientFact, varies: str)
 @pytest.mark.parametrize("left", [0.3, 1.0, 59.9, 3_600.0, 86_400.0])
 def test_the_freshness_of_a_hit_is_that_of_any_redirect(left: float) -> None:
     freshness = Freshness(MAX_AGE)
-    assert freshness.of_redirect_hit(chain(left), NOW) == freshness.of_redirect(chain(left), NOW)
+    assert freshness.redirect_terms(chain(left), NOW).headers(NOW) == freshness.of_redirect(chain(left), NOW)
 
 
 def test_max_age_of_json_counts_from_the_answer_of_the_upstream() -> None:
@@ -160,7 +160,7 @@ def verified(left: float, origin: Origin = Origin.HIT) -> Resolution:
 def test_a_verified_record_from_the_cache_says_so() -> None:
     freshness, one = Freshness(MAX_AGE), verified(60)
     for headers in (
-        freshness.of_redirect_hit(Chain(one), NOW),
+        freshness.redirect_terms(Chain(one), NOW).headers(NOW),
         freshness.of_redirect(Chain(one), NOW),
         freshness.of_page(Chain(one), NOW),
         freshness.of_json(one, NOW),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
@@ -18,9 +18,9 @@ from doi_proxy.assembly.features import text_folders
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.features.branding.branding import sample_context, sample_facts
 from doi_proxy.resolver.resolution import Chain, Origin, Resolution
-from doi_proxy.web.freshness import Countdown, Freshness, JsonCountdown, PageCountdown, RedirectCountdown
+from doi_proxy.web.freshness import Freshness, cache_status
 from doi_proxy.web.look import Look, open_look, our_branding
-from doi_proxy.web.request_path import Header, header_lines, http_date
+from doi_proxy.web.request_path import http_date
 from doi_proxy.web.responses import MAX_CHARACTERS, link_header
 from handle_protocol.location import Location
 from handle_protocol.referral import Answer, ResponseCode
@@ -124,16 +124,11 @@ async def test_a_page_has_none_of_the_record(proxy: Proxy) -> None:
     assert (await proxy.get(f"/{name}")).all("link") == [f'<https://doi.org/{name}>; rel="cite-as"']
 
 
-# --- The freshness that counts the seconds is that of an answer that is sent once, and its dates are correct ---------
+# --- The numbers that follow from the time are those of an answer that is sent once, and its dates are correct -------
 
 
 NAME = HandleName("10.1000/182")
 NOW = 1_700_000_000
-KINDS: list[tuple[type, Callable[[Freshness], Callable[[Chain, int], tuple[Header, ...]]]]] = [
-    (RedirectCountdown, lambda freshness: freshness.of_redirect_hit),
-    (JsonCountdown, lambda freshness: freshness.of_json_hit),
-    (PageCountdown, lambda freshness: freshness.of_page),
-]
 
 
 @given(st.integers(0, int(FOREVER)))
@@ -141,33 +136,34 @@ def test_a_date_is_that_of_the_standard_library(seconds: int) -> None:
     assert http_date(seconds) == formatdate(seconds, usegmt=True).encode()
 
 
-@pytest.mark.parametrize(("countdown", "write"), KINDS, ids=["redirect", "json", "page"])
 @given(
-    # An entry from further ahead is of a clock that was set back, and has no countdown.
+    # An entry from further ahead is of a clock that was set back, and has no such terms.
     age=st.floats(-1, 100_000),
     left=st.floats(0, 10**8),
     max_age=st.integers(0, 10**6).map(lambda halves: halves / 2),
     is_verified=st.booleans(),
     later=st.integers(0, 100),
 )
-def test_the_lines_are_those_of_the_headers_in_each_second(
-    countdown: Callable[[int], Countdown],
-    write: Callable[[Freshness], Callable[[Chain, int], tuple[Header, ...]]],
-    age: float,
-    left: float,
-    max_age: float,
-    is_verified: bool,
-    later: int,
+def test_the_terms_of_a_record_are_right_in_each_second_of_its_life(
+    age: float, left: float, max_age: float, is_verified: bool, later: int
 ) -> None:
     answer = Answer(ResponseCode.SUCCESS, b"[]", is_verified=is_verified)
     fresh_until = NOW + later + left
     entry = Entry(NAME.key, answer, NOW - age, fresh_until, fresh_until + 60)
-    counting = countdown(int(max_age))
-    hit = Resolution(NAME, entry, Origin.HIT)
-    pattern = counting.pattern(hit)
+    chain, freshness = Chain(Resolution(NAME, entry, Origin.HIT)), Freshness(max_age)
+    redirect, page, json = (
+        terms(chain, NOW) for terms in (freshness.redirect_terms, freshness.page_terms, freshness.json_terms)
+    )
     for now in (NOW, NOW + later):
-        headers = write(Freshness(max_age))(Chain(hit), now)
-        assert pattern % counting.numbers(hit, now) == header_lines(headers)
+        assert redirect.headers(now) == freshness.of_redirect(chain, now)
+        assert page.headers(now) == freshness.of_page(chain, now)
+        kept, old = min(fresh_until - now, max_age), int(max(0.0, now - entry.fetched_at))
+        assert json.headers(now) == (
+            (b"cache-control", b"public, max-age=%d" % (old + int(kept))),
+            (b"expires", http_date(int(min(fresh_until, now + max_age)))),
+            (b"age", b"%d" % old),
+            cache_status(chain.last, now, is_verified=is_verified),
+        )
 
 
 # --- Our own templates: each renders, and is compiled once in a process ----------------------------------------------

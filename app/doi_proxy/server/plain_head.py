@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from doi_proxy.server.listening import is_host
 from doi_proxy.web.freshness import CACHE_CONTROL
-from doi_proxy.web.negotiation import SELECTING, Variant, select_variant
+from doi_proxy.web.negotiation import SELECTING, select_variant
 from doi_proxy.web.problem import problem
 from doi_proxy.web.request_path import header_lines
 from doi_proxy.web.responses import write_reply
@@ -197,13 +197,13 @@ _PRIVATE: Final = re.compile(
     rb"|fastly-client-ip|cf-connecting-ip(?:v6)?):",
     re.IGNORECASE,
 )
-#: What the header lines of a request select, and its X-Forwarded-For.
-Selected = tuple[Variant, bytes | None]
+#: Longer targets, and longer header lines, take the full path.
+MAX_PLAIN_BYTES: Final = 4_096
 _READ: Final = frozenset({*SELECTING, FORWARDED_FOR, _HOST})
 
 
 def cut_private(request: bytes) -> tuple[bytes, bytes | None]:
-    """A request without what its reader alone sends, and the value of its first X-Forwarded-For.
+    """The end of a request without what its reader alone sends, and the value of its first X-Forwarded-For.
 
     Cut are that line and Cookie. The value is None if the line is missing or has another form.
     """
@@ -239,7 +239,7 @@ def is_private(head: bytes) -> bool:
     return _PRIVATE.search(head) is not None
 
 
-def select_head(head: bytes, languages: tuple[str, ...]) -> Selected | None:
+def select_head(head: bytes, languages: tuple[str, ...]) -> tuple[int, bytes | None] | None:
     """What the header lines of a request select, and its X-Forwarded-For. None if the request takes the full path."""
     fields = read_plain(head)
     selected = None if fields is None else select_variant(fields.get, languages)

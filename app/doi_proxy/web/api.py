@@ -18,7 +18,7 @@ from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failu
 from doi_proxy.resolver.resolution import CACHED, Chain, Resolution, ResolveOptions
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.web import responses
-from doi_proxy.web.freshness import NO_STORE, Freshness, JsonCountdown, entity_tag
+from doi_proxy.web.freshness import NO_STORE, Freshness, entity_tag
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Header, Parameters, is_true, read_api_options
 from doi_proxy.web.responses import failure_headers, quota_headers
@@ -64,7 +64,6 @@ class RestApi:
         self._stages = stages
         self._clock = clock
         self._freshness = Freshness()
-        self._countdown = JsonCountdown()
 
     async def answer(self, request: Request, path: bytes, parameters: Parameters) -> responses.Reply:
         """Answer a request for `path`, the raw path after `/api/`."""
@@ -100,9 +99,7 @@ class RestApi:
         tag = entity_tag(body)
         freshness = self._freshness.of_json(resolution, int(self._clock()))
         is_repeatable = resolution.origin in CACHED and not options.bypasses_cache
-        basis = (
-            responses.Basis(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_repeatable else None
-        )
+        basis = responses.Basis(Chain(resolution), self._freshness.json_terms) if is_repeatable else None
         if code is ResponseCode.HANDLE_NOT_FOUND:
             return responses.Reply(404, (kind, tag), body, freshness, basis)
         if _has(request, tag):

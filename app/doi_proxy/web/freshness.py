@@ -6,16 +6,17 @@ No other module decides one of these headers. docs/caching.md has the decisions 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from math import floor
-from typing import Final, Protocol
+from typing import Final, Literal
+
+import msgspec
 
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.resolution import HIT, NO_FACTS, UNCONFIRMED, Chain, ClientFact, Origin, Resolution
-from doi_proxy.web.request_path import Header, http_date
+from doi_proxy.web.request_path import Header, header_lines, http_date
 
 #: The name of this resolver in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
 CACHE_NAME: Final = "doi-proxy"
@@ -59,6 +60,48 @@ _FACT_HEADERS: Final = {
 PERSONAL: Final[Header] = (CACHE_CONTROL, b"private, no-store")
 
 
+class Terms(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """The header lines of an answer that change with the time, as a pattern with a place for each number.
+
+    Without `ends` there are no numbers: the lines are those of the second that they were written for. `ends` is the end
+    of the record, and `most` the largest max-age. With `fetched_at`, when the record arrived, they are those of JSON.
+    """
+
+    pattern: bytes
+    ends: float | None = None
+    most: float = 0.0
+    fetched_at: float | None = None
+
+    def lines(self, now: int) -> bytes:
+        """The lines at a time."""
+        ends, most = self.ends, self.most
+        if ends is None:
+            return self.pattern
+        left = floor(ends - now)
+        # The record can have ended while another part of the answer was awaited.
+        kept = int(most) if left > most else left if left > 0 else 0
+        if self.fetched_at is None:
+            return self.pattern % (kept, left)
+        age, expires = int(max(0.0, now - self.fetched_at)), http_date(int(min(max(now, ends), now + most)))
+        # max-age counts from the answer of the upstream, as Age does (RFC 9111, section 4.2.3).
+        return self.pattern % (age + kept, expires, age, left)
+
+    def headers(self, now: int) -> tuple[Header, ...]:
+        """The lines as headers."""
+        return _read_lines(self, now)
+
+
+@lru_cache(maxsize=4096)
+def _read_lines(terms: Terms, now: int) -> tuple[Header, ...]:
+    lines = terms.lines(now).split(b"\r\n")
+    return tuple([(name, value) for name, _, value in [line.partition(b": ") for line in lines[:-1]]])
+
+
+NO_TERMS: Final = Terms(b"")
+#: The answers whose lines count the seconds of one record.
+Kind = Literal["redirect", "page", "json"]
+
+
 class Freshness:
     """The headers of answers about names. `max_age` is the largest max-age, in seconds."""
 
@@ -87,12 +130,33 @@ class Freshness:
             status += f"; detail={detail}".encode()
         return ((b"expires", http_date(int(until))), control, (name, status))
 
-    def of_redirect_hit(self, chain: Chain, now: int) -> tuple[Header, ...]:
-        """The same of a redirect that depends on records of memory and not on the client."""
-        hit = chain.last
-        if hit.origin is not HIT or chain.aliases:
-            return self.of_redirect(chain, now)
-        return _of_redirect_hit(_ends_at(hit, now), now, self._max_age, hit.entry.answer.is_verified)
+    def redirect_terms(self, chain: Chain, now: int) -> Terms:
+        """The same as `of_redirect`, for a redirect that depends on records of the cache and not on the client."""
+        return self._count("redirect", chain, now) or Terms(header_lines(self.of_redirect(chain, now)))
+
+    def page_terms(self, chain: Chain, now: int) -> Terms:
+        """The same as `of_page`, for a page that every client gets."""
+        return self._count("page", chain, now) or Terms(header_lines(self.of_page(chain, now)))
+
+    def json_terms(self, chain: Chain, now: int) -> Terms:
+        """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""
+        if (terms := self._count("json", chain, now)) is not None:
+            return terms
+        resolution = chain.last
+        status = cache_status(resolution, now, is_verified=resolution.is_verified)
+        if resolution.origin is Origin.BYPASSED:
+            return Terms(header_lines((NO_STORE, status)))
+        until, max_age = _lifetime(resolution, now, self._max_age)
+        if resolution.origin is Origin.LOCAL or resolution.origin in UNCONFIRMED:
+            expires = (b"expires", http_date(int(until)))
+            return Terms(header_lines((cache_control(NO_FACTS, max_age), expires, status)))
+        age, expires = int(resolution.entry.age(now)), (b"expires", http_date(int(min(until, now + max_age))))
+        control = cache_control(NO_FACTS, age + int(max_age))
+        return Terms(header_lines((control, expires, (b"age", b"%d" % age), status)))
+
+    def of_json(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
+        """The headers of `json_terms`."""
+        return self.json_terms(Chain(resolution), now).headers(now)
 
     def of_page(
         self, chain: Chain, now: int, facts: ClientFact = NO_FACTS, *, signature: str | None = None
@@ -104,30 +168,32 @@ class Freshness:
         control, (name, status) = _shared(chain, now, facts, self._lifetime(chain, now)[1])
         return control, (name, status if signature is None else status + f"; signature={signature}".encode())
 
-    def of_json_hit(self, chain: Chain, now: int) -> tuple[Header, ...]:
-        """The same as `of_json`, of one fresh record."""
-        return self.of_json(chain.last, now)
-
-    def of_json(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
-        """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""
-        if resolution.origin is HIT:
-            entry = resolution.entry
-            return _of_json_hit(
-                entry.fetched_at, _ends_at(resolution, now), now, self._max_age, entry.answer.is_verified
-            )
-        status = cache_status(resolution, now, is_verified=resolution.is_verified)
-        if resolution.origin is Origin.BYPASSED:
-            return (NO_STORE, status)
-        until, max_age = _lifetime(resolution, now, self._max_age)
-        if resolution.origin is Origin.LOCAL or resolution.origin in UNCONFIRMED:
-            return cache_control(NO_FACTS, max_age), (b"expires", http_date(int(until))), status
-        return (*_of_json(resolution.entry.age(now), until, max_age, now), status)
+    def _count(self, kind: Kind, chain: Chain, now: int) -> Terms | None:
+        """The terms of an answer about one fresh record. None if its numbers do not follow from the record."""
+        entry = chain.last.entry
+        # A record of the future is that of a clock that was set back.
+        if chain.last.origin is not HIT or chain.aliases or entry.fetched_at > now + 1.0:
+            return None
+        return _count(kind, entry.fetched_at, entry.fresh_until, self._max_age, entry.answer.is_verified)
 
     def _lifetime(self, chain: Chain, now: int) -> tuple[float, float]:
         until, max_age = _lifetime(chain.last, now, self._max_age)
         for alias in chain.aliases:
             until, max_age = min((until, max_age), _lifetime(alias, now, self._max_age))
         return until, max_age
+
+
+@lru_cache(maxsize=4096)
+def _count(kind: Kind, fetched_at: float, ends: float, most: float, is_verified: bool) -> Terms:
+    control, detail = b"cache-control: public, max-age=%d\r\n", f"; detail={VERIFIED}" if is_verified else ""
+    status = f"cache-status: {CACHE_NAME}; hit; ttl=%d{detail}\r\n".encode()
+    match kind:
+        case "redirect":
+            return Terms(b"expires: %b\r\n" % http_date(int(ends)) + control + status, ends, most)
+        case "page":
+            return Terms(control + status, ends, most)
+        case "json":
+            return Terms(control + b"expires: %b\r\nage: %d\r\n" + status, ends, most, fetched_at)
 
 
 def _ends_at(resolution: Resolution, now: int) -> float:
@@ -156,35 +222,6 @@ def _shared(
     # An answer is as stale as the alias that led to it.
     told = next((each for each in chain.resolutions if each.origin in UNCONFIRMED), chain.last)
     return (control, cache_status(told, now, is_verified=is_verified and chain.is_verified))
-
-
-@lru_cache(maxsize=4096)
-def _of_redirect_hit(fresh_until: float, now: int, max_age: float, is_verified: bool) -> tuple[Header, ...]:
-    left = fresh_until - now
-    return (
-        (b"expires", http_date(int(fresh_until))),
-        cache_control(NO_FACTS, max(0.0, min(left, max_age))),
-        _hit_status(left, is_verified),
-    )
-
-
-@lru_cache(maxsize=4096)
-def _of_json_hit(
-    fetched_at: float, fresh_until: float, now: int, max_age: float, is_verified: bool
-) -> tuple[Header, ...]:
-    # The record can have ended while another part of the answer was awaited.
-    until = max(now, fresh_until)
-    headers = _of_json(max(0.0, now - fetched_at), until, min(until - now, max_age), now)
-    return (*headers, _hit_status(fresh_until - now, is_verified))
-
-
-def _of_json(age: float, until: float, max_age: float, now: int) -> tuple[Header, ...]:
-    return (
-        # max-age counts from the answer of the upstream, as Age does (RFC 9111, section 4.2.3).
-        cache_control(NO_FACTS, int(age) + int(max_age)),
-        (b"expires", http_date(int(min(until, now + max_age)))),
-        (b"age", b"%d" % int(age)),
-    )
 
 
 def cache_control(facts: ClientFact, max_age: float) -> Header:
@@ -239,7 +276,7 @@ def cache_status(resolution: Resolution, now: int, *, is_verified: bool) -> Head
     left = floor(_ends_at(resolution, now) - now)
     match resolution.origin:
         case Origin.HIT:
-            return _hit_status(left, is_verified)
+            source = f"hit; ttl={left}"
         case Origin.STALE:
             # A record that ends within this second is past its TTL as well. Of an imported record without times, and of
             # one from before a clock was set back, the end is not known.
@@ -261,11 +298,6 @@ def cache_status(resolution: Resolution, now: int, *, is_verified: bool) -> Head
     return _CACHE_STATUS, f"{CACHE_NAME}; {source}".encode()
 
 
-def _hit_status(left: float, is_verified: bool) -> Header:
-    detail = f"; detail={VERIFIED}" if is_verified else ""
-    return _CACHE_STATUS, f"{CACHE_NAME}; hit; ttl={floor(left)}{detail}".encode()
-
-
 def failure_token(failure: CouldNotVerify | None) -> str:
     """The token of a failure; of the general class if the failure is not known."""
     return (failure or CouldNotVerify).token
@@ -275,64 +307,3 @@ def cache_status_text(headers: tuple[Header, ...] | list[Header]) -> str | None:
     """The value of Cache-Status after our own name. None without the header."""
     value = next((value for name, value in headers if name == _CACHE_STATUS), None)
     return None if value is None else value.decode("ascii", "replace").removeprefix(f"{CACHE_NAME}; ")
-
-
-#: What the places in a pattern are filled with.
-Numbers = tuple[int | bytes, ...]
-
-
-class Countdown(Protocol):
-    """The lines about any record, of one kind of answer."""
-
-    def pattern(self, found: Resolution) -> bytes:
-        """The lines about a record, with a place for each number."""
-
-    def numbers(self, found: Resolution, now: int) -> Numbers:
-        """The numbers at a time, in whole seconds since the epoch."""
-
-
-@dataclass(frozen=True, slots=True)
-class PageCountdown:
-    """The lines of a page. `max_age` is in seconds."""
-
-    max_age: int = MAX_AGE
-
-    def pattern(self, found: Resolution) -> bytes:
-        """See Countdown."""
-        return b"cache-control: public, max-age=%d\r\n" + _status_pattern(found)
-
-    def numbers(self, found: Resolution, now: int) -> Numbers:
-        """See Countdown."""
-        left = floor(found.entry.fresh_until - now)
-        return (left if left < self.max_age else self.max_age), left
-
-
-@dataclass(frozen=True, slots=True)
-class RedirectCountdown(PageCountdown):
-    """The lines of a redirect. Its Expires is the end of the record."""
-
-    def pattern(self, found: Resolution) -> bytes:
-        """See Countdown."""
-        return b"expires: " + http_date(int(found.entry.fresh_until)) + b"\r\n" + PageCountdown.pattern(self, found)
-
-
-@dataclass(frozen=True, slots=True)
-class JsonCountdown:
-    """The lines of a record as JSON. `max_age` is in seconds."""
-
-    max_age: int = MAX_AGE
-
-    def pattern(self, found: Resolution) -> bytes:
-        """See Countdown."""
-        return b"cache-control: public, max-age=%d\r\nexpires: %b\r\nage: %d\r\n" + _status_pattern(found)
-
-    def numbers(self, found: Resolution, now: int) -> Numbers:
-        """See Countdown."""
-        left, age = floor(found.entry.fresh_until - now), int(found.entry.age(now))
-        ends = http_date(int(min(found.entry.fresh_until, now + self.max_age)))
-        return age + min(left, self.max_age), ends, age, left
-
-
-def _status_pattern(found: Resolution) -> bytes:
-    detail = f"; detail={VERIFIED}" if found.entry.answer.is_verified else ""
-    return f"cache-status: {CACHE_NAME}; hit; ttl=%d{detail}\r\n".encode()

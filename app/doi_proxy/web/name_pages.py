@@ -14,7 +14,7 @@ from doi_proxy.resolver.destination import Destination
 from doi_proxy.resolver.prefix_chain import ReportContact
 from doi_proxy.resolver.resolution import NO_FACTS, Action, Chain, Resolution, ResolveOptions
 from doi_proxy.resolver.target import list_candidates
-from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, PageCountdown, failure_token, vary
+from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
 from doi_proxy.web.locations import write_locations
 from doi_proxy.web.negotiation import Varies, wants_page, wants_problem
 from doi_proxy.web.pages import Link, Pages, RecordSource, StaleNote
@@ -50,7 +50,6 @@ class NamePages:
         self._freshness = Freshness()
         #: For a page that may say more in a moment.
         self._briefly = Freshness(_SECTION_SECONDS)
-        self._countdown = PageCountdown()
 
     def not_found(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
         """A name that is not registered, or is gone."""
@@ -154,7 +153,7 @@ class NamePages:
             return [other for section in self.sections if watches for other in section.list_watched(name)]
 
         seconds = _SECTION_SECONDS if watches else seconds
-        return Basis(found.chain, self._freshness.of_page, self._countdown, varies, find_watched, seconds)
+        return Basis(found.chain, self._freshness.page_terms, varies, find_watched, seconds)
 
     def _now(self) -> int:
         return int(self._clock())

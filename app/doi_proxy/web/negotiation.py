@@ -13,8 +13,6 @@ from enum import Flag, auto
 from functools import lru_cache
 from typing import Final, Literal
 
-import msgspec
-
 from doi_proxy.resolver.resolution import Locatt, Negotiation
 from doi_proxy.web.languages import Catalogue, choose_language
 from doi_proxy.web.shown_values import visible
@@ -207,32 +205,26 @@ class Varies(Flag):
     CODING = auto()
 
 
+#: The bits of what a request selects (`select_variant`). The language has all higher ones.
+WANTS_DATA: Final = 0b1
+_BITS: Final = {
+    Varies.DATA: WANTS_DATA,
+    Varies.PAGE: 0b10,
+    Varies.PROBLEM: 0b100,
+    Varies.CODING: 0b11000,
+    Varies.LANGUAGE: ~0b11111,
+}
+
+
 #: The answer is the same for every Accept, Accept-Language and Accept-Encoding.
 SAME_FOR_ALL: Final = Varies(0)
 
 
-class Variant(msgspec.Struct, frozen=True, gc=False):
-    """What a request selects. In the variant that an answer is for, None is what does not matter."""
+def select_variant(header: Callable[[bytes], str | None], languages: Sequence[str]) -> int | None:
+    """What a request selects, given its headers, as bits. None if one of them is too long to be part of a key.
 
-    wants_data: bool | None = None
-    wants_page: bool | None = None
-    wants_problem: bool | None = None
-    language: str | None = None
-    coding: str | None = None
-
-    def admits(self, selected: Variant) -> bool:
-        """Whether an answer for this variant is for a request that selects `selected`."""
-        return (
-            (self.wants_data is None or self.wants_data == selected.wants_data)
-            and (self.wants_page is None or self.wants_page == selected.wants_page)
-            and (self.wants_problem is None or self.wants_problem == selected.wants_problem)
-            and (self.language is None or self.language == selected.language)
-            and (self.coding is None or self.coding == selected.coding)
-        )
-
-
-def select_variant(header: Callable[[bytes], str | None], languages: Sequence[str]) -> Variant | None:
-    """What a request selects, given its headers. None if one of them is too long to be part of a key."""
+    The language is its place among `languages`.
+    """
     accept, accept_language, accept_encoding = map(header, SELECTING)
     for value in (accept, accept_language, accept_encoding):
         if value is not None and len(value) > MAX_SELECTING_CHARACTERS:
@@ -243,23 +235,18 @@ def select_variant(header: Callable[[bytes], str | None], languages: Sequence[st
 @lru_cache(maxsize=1024)
 def _select(
     accept: str | None, accept_language: str | None, accept_encoding: str | None, languages: tuple[str, ...]
-) -> Variant:
-    return Variant(
-        wants_data(accept),
-        wants_page(accept),
-        wants_problem(accept),
-        choose_language(accept_language, languages),
-        choose_coding(accept_encoding) or "",
+) -> int:
+    coding = choose_coding(accept_encoding)
+    return (
+        wants_data(accept)
+        | wants_page(accept) << 1
+        | wants_problem(accept) << 2
+        | (0 if coding is None else 1 if coding == "gzip" else 2) << 3
+        | languages.index(choose_language(accept_language, languages)) << 5
     )
 
 
 @lru_cache(maxsize=1024)
-def narrow(selected: Variant, varies: Varies) -> Variant:
-    """The variant of an answer that depends on `varies` alone, for a request that selects `selected`."""
-    return Variant(
-        selected.wants_data if Varies.DATA in varies else None,
-        selected.wants_page if Varies.PAGE in varies else None,
-        selected.wants_problem if Varies.PROBLEM in varies else None,
-        selected.language if Varies.LANGUAGE in varies else None,
-        selected.coding if Varies.CODING in varies else None,
-    )
+def mask_of(varies: Varies) -> int:
+    """The bits of what a request selects that an answer depends on."""
+    return sum(bits for each, bits in _BITS.items() if each in varies)

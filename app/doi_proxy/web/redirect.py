@@ -33,16 +33,7 @@ from doi_proxy.resolver.target import USUAL_STATUS, Target
 from doi_proxy.system.eager import in_task
 from doi_proxy.web import responses
 from doi_proxy.web.api import RestApi
-from doi_proxy.web.freshness import (
-    AGENCIES,
-    CACHE_CONTROL,
-    NO_STORE,
-    OWN_PAGE,
-    VARY_ACCEPT,
-    Freshness,
-    RedirectCountdown,
-    vary,
-)
+from doi_proxy.web.freshness import AGENCIES, CACHE_CONTROL, NO_STORE, OWN_PAGE, VARY_ACCEPT, Freshness, vary
 from doi_proxy.web.name_pages import NamePages
 from doi_proxy.web.negotiation import Varies, is_browser, negotiate, wants_data, wants_page, wants_problem
 from doi_proxy.web.pages import Link, Pages
@@ -88,7 +79,6 @@ class Redirects:
         self._stages = stages
         self._detours = stages.detours
         self._freshness = Freshness()
-        self._countdown = RedirectCountdown()
 
     def answer_plain(self, found: Resolution) -> Reply | None:
         """The redirect of a fresh record for requests that want no data, without the lines about freshness.
@@ -174,9 +164,9 @@ class Redirects:
 
     def _redirect_all(self, resolution: Resolution, target: Target, *, is_timed: bool = True) -> Reply:
         """The redirect that every client gets, from one fresh record; with its freshness if it `is_timed`."""
-        (location, stub), chain = _location_and_stub(target), Chain(resolution)
-        freshness = self._freshness.of_redirect_hit(chain, self._now()) if is_timed else ()
-        basis = Basis(chain, self._freshness.of_redirect_hit, self._countdown, _DATA)
+        (location, stub), chain, now = _location_and_stub(target), Chain(resolution), self._now()
+        freshness = self._freshness.redirect_terms(chain, now).headers(now) if is_timed else ()
+        basis = Basis(chain, self._freshness.redirect_terms, _DATA)
         return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, basis)
 
     def _redirect(
@@ -198,8 +188,8 @@ class Redirects:
             status, headers = 200, (*headers, *PAGE_POLICY)
         is_for_all = detour.varies is not None and not self._detours.awaits_detours and not options.bypasses_cache
         if found.is_repeatable and is_for_all:
-            basis = Basis(found.chain, self._freshness.of_redirect_hit, self._countdown, detour.varies or Varies.DATA)
-            return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), basis)
+            basis = Basis(found.chain, self._freshness.redirect_terms, detour.varies or Varies.DATA)
+            return Reply(status, headers, stub, basis.freshness(found.chain, now).headers(now), basis)
         freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
         return Reply(status, headers, stub, freshness)
 
@@ -224,7 +214,7 @@ class Redirects:
         location = (b"location", request.url_of(chain.last.name).encode() + query)
         # Without a URL of its own, this resolver takes the host of the request.
         is_for_all = found.is_repeatable and not options.bypasses_cache and request.public_url is not None
-        basis = Basis(chain, self._freshness.of_redirect_hit, self._countdown) if is_for_all else None
+        basis = Basis(chain, self._freshness.redirect_terms) if is_for_all else None
         freshness = self._freshness.of_redirect(chain, self._now())
         if options.redirection_headers:
             stub = redirect_stub(location[1].decode("latin-1"))

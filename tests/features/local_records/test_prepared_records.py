@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
+from types import MethodType
 from typing import Final
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.bundles.export import ExportChoice, export
 from doi_proxy.features.bundles.visit import MAX_FAILURES, warm
-from doi_proxy.features.local_records.files import FileBounds, LocalFiles
+from doi_proxy.features.local_records.files import LocalFiles
 from doi_proxy.features.local_records.records import LocalRecord, LocalRecords
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.protocol import ServerProtocol
@@ -56,15 +57,11 @@ HERE: Final = b"location: https://here.example/"
 HEADERS: Final = ((), ("Accept: text/html", "Accept-Language: de"), ("Accept: application/json",))
 
 
-def read_again(records: Path, server: Server) -> None:
-    """What a reload does."""
-    assert isinstance(server.application.prepared, PreparedAnswers)
-    resolver = server.application.prepared._resolver
-
-    def use(read: LocalRecords) -> None:
-        resolver.local_records = read
-
-    LocalFiles(records, FileBounds(), server.clock, use).load()
+def read_again(server: Server) -> None:
+    """What a reload does, without its task."""
+    owners = [apply.__self__ for part in server.lifecycle._parts if isinstance(apply := part.apply, MethodType)]
+    (files,) = [owner for owner in owners if isinstance(owner, LocalFiles)]
+    files.load()
 
 
 @pytest.fixture
@@ -88,7 +85,7 @@ async def test_a_tombstone_has_a_prepared_page_until_it_says_something_else(reco
     assert b"Withdrawn." in (await server.answers(get("/10.1000/gone")))[0]
     assert uses == [("GET", 410)]
     records.write_text(RECORDS.replace("Withdrawn.", "Merged."), encoding="utf-8")
-    read_again(records, server)
+    read_again(server)
     assert b"Merged." in (await server.answers(get("/10.1000/gone")))[0]
     assert len(uses) == 1
 
@@ -109,8 +106,17 @@ async def test_a_hot_name_without_a_local_record_is_not_looked_up_among_them(rec
     assert HOT in (await server.answers(get("/10.1000/182")))[0]
     assert asked == []
     records.write_text(RECORDS.replace("10.1000/target", "10.1000/182"), encoding="utf-8")
-    read_again(records, server)
+    read_again(server)
     assert HERE in (await server.answers(get("/10.1000/182")))[0]
+
+
+async def test_a_prefix_that_a_reload_denies_is_denied_within_the_second(records: Path) -> None:
+    server = Server(Clock(), ServerProtocol, local_records=records)
+    for _ in range(3):
+        assert HOT in (await server.answers(get("/10.1000/182")))[0]
+    records.write_text(RECORDS.replace('"10.9999"', '"10.1000"'), encoding="utf-8")
+    read_again(server)
+    assert (await server.answers(get("/10.1000/182")))[0].startswith(b"HTTP/1.1 403 ")
 
 
 async def test_a_clock_that_is_set_back_brings_a_local_record_back(records: Path) -> None:

@@ -63,6 +63,7 @@ class LocalRecordFiles(Feature):
         def use(records: LocalRecords) -> None:
             core.upstream.use_routes(records.routes())
             core.resolver.local_records = records if len(records) else None
+            core.forget_prepared()  # a new record may be about any name
 
         last_good = LastGood(self.context.settings.store_url, "local-records")
         self._files = LocalFiles(path, FileBounds(), self.context.clock, use, last_good)
