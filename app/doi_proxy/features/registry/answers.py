@@ -23,7 +23,9 @@ from doi_proxy.features.registry.sqlite_blocks import LAST, SELECT_BLOCK, Regist
 from doi_proxy.features.sqlite.file import translate_open_errors
 from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED, Rows
 from doi_proxy.features.sqlite.writer import announce
+from doi_proxy.resolver.target import TARGET_RULES
 from doi_proxy.store.file import connect_to_read
+from doi_proxy.store.stored_entry import RedirectAnswer, holds_target
 from handle_protocol.referral import Answer, ResponseCode
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 _TABLE: Final = "registry_blocks"
 _TOTAL: Final = "SELECT records FROM registry_total"
 _ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
+#: The values of a record up to its URL. The TTL of 86,400 after it is the default of the handle system: the record is
+#: confirmed before it counts.
+_BEFORE_URL: Final = b'[{"index":1,"type":"URL","data":{"format":"string","value":'
 _KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"
 
 
@@ -150,15 +155,15 @@ def to_entry(row: RegistryRow) -> RegistryEntry:
     The timestamp of the URL value is the date of the record. The HS_ADMIN value is not known, so it is left out.
     """
     key, date, agency, url = row
-    # The TTL of a URL value, in seconds: the default of the handle system. The record is confirmed before it counts.
-    value = {
-        "index": 1,
-        "type": "URL",
-        "data": {"format": "string", "value": url},
-        "ttl": 86_400,
-        "timestamp": datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
-    answer = Answer(ResponseCode.SUCCESS, msgspec.json.encode([value]))
+    timestamp = datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = msgspec.json.encode(url)
+    values = b'%b%b},"ttl":86400,"timestamp":"%b"}]' % (_BEFORE_URL, text, timestamp.encode())
+    start = len(_BEFORE_URL) + 1
+    place = TARGET_RULES, start, start + len(url)
+    if text[1:-1] == url.encode() and holds_target(values, *place):
+        answer: Answer = RedirectAnswer(ResponseCode.SUCCESS, values, start=place[1], end=place[2])
+    else:
+        answer = Answer(ResponseCode.SUCCESS, values)
     return RegistryEntry(key, answer, float(date), 0.0, FOREVER, intern(agency))
 
 
