@@ -77,11 +77,14 @@ class RegistryAnswers:
         return found
 
     def _find_row(self, recent: _Recent, key: str) -> RegistryRow | None:
-        lines = recent.find_block(key)
-        if lines is None:
+        if not recent.lines or key < recent.first or key.encode(errors="surrogatepass") + b"\t" > recent.lines[-1]:
             block = self._rows.row(SELECT_BLOCK, (key,))
-            lines = () if block is None else recent.unpack_block(block[0], block[2])
-        return sqlite_blocks.find_row(key, lines)
+            if block is None:
+                return None
+            if block[0] != recent.first:
+                recent.lines = sqlite_blocks.unpack_lines(block[0], block[2])
+                recent.first = block[0]
+        return sqlite_blocks.find_row(key, recent.lines)
 
     def forget_recent(self) -> None:
         """Forget what was read: a record has changed. Any thread may call it."""
@@ -126,27 +129,13 @@ class RegistryAnswers:
 
 
 class _Recent:
-    """What was read since a record has changed: the entries that were asked for, and the last blocks as lines."""
+    """What was read since a record has changed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        # About 20,000 entries.
+        # About 20,000 records.
         self.entries = MemoryStore(16 * 2**20, clock=clock)
-        self._blocks: dict[str, Sequence[bytes]] = {}
-
-    def find_block(self, key: str) -> Sequence[bytes] | None:
-        """The lines of the block that has a key between its first and its last one, if it was read lately."""
-        head = key.encode(errors="surrogatepass") + b"\t"
-        return next((lines for first, lines in self._blocks.items() if first <= key and head <= lines[-1]), None)
-
-    def unpack_block(self, first: str, data: object) -> Sequence[bytes]:
-        """The lines of a block. Raises DamagedEntry."""
-        lines = self._blocks.get(first) or sqlite_blocks.unpack_lines(first, data)
-        if first not in self._blocks and lines:
-            # A list has the names of a few prefixes in turn.
-            if len(self._blocks) >= 8:
-                del self._blocks[next(iter(self._blocks))]
-            self._blocks[first] = lines
-        return lines
+        #: The last block: its first key, and its lines. A list in the order of its names reads each block once.
+        self.first, self.lines = "", list[bytes]()
 
 
 def to_entry(row: RegistryRow) -> RegistryEntry:
