@@ -18,6 +18,7 @@ from doi_proxy.resolver.fetcher import FailureMemory, Fetcher, Replaced, Resolve
 from doi_proxy.resolver.resolution import (
     HIT,
     ORDINARY,
+    REGISTRY,
     Conditions,
     LocalAnswers,
     Origin,
@@ -74,11 +75,12 @@ class Resolver:
         #: The operator's records, which win over the cache and the upstream. None if there are none.
         self.local_records: LocalAnswers | None = None
 
-    def resolve_now(self, name: HandleName) -> Resolution | None:
+    def resolve_now(self, name: HandleName, *, only_cached: bool = False) -> Resolution | None:
         """The answer of `resolve`, if it takes neither a query nor a task. `count_answer` counts it if it is used.
 
         It is the operator's record, a fresh record that is not due for a refresh, or any usable one of memory while no
-        query is sent about it. Memory has it, or a store that is read without a task.
+        query is sent about it. Memory has it, or a store that is read without a task. With `only_cached` it may be a
+        registry record, of which no instance can have got a newer one from the upstream.
         """
         if self.local_records is not None:
             try:
@@ -88,6 +90,8 @@ class Resolver:
             if local is not None:
                 return local
         entry = self.cache.peek(name.key) or self.cache.get_now(name.key)
+        if entry is not None and only_cached and entry.agency is not None:
+            return Resolution(name, entry, REGISTRY, self._sealed)
         return None if entry is None else self._answer_without_query(name, entry)
 
     def _answer_without_query(self, name: HandleName, entry: Entry) -> Resolution | None:

@@ -64,8 +64,10 @@ async def test_it_answers_while_the_upstream_fails_and_says_so(path: Path) -> No
 
 async def test_it_answers_a_caller_that_wants_the_cache_alone(path: Path) -> None:
     async with knowing(path) as bench:
+        at_once = bench.resolver.resolve_now(NAME, only_cached=True)
         found = await bench.ask(conditions=Conditions(only_cached=True))
         assert (found.origin, found.failure, bench.queries()) == (Origin.REGISTRY, None, 0)
+        assert at_once == found
 
 
 async def test_a_not_found_of_the_upstream_wins_after_a_second_query(path: Path) -> None:

@@ -357,6 +357,20 @@ def test_an_entry_is_never_fresh_always_usable_and_has_the_url_value() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://a.example/1?b=%3C", "https://a.example/1?b=%3C"),
+        ('https://a.example/"', None),
+        ("https://a.example/ü", None),
+        ("javascript:alert(1)", None),
+    ],
+)
+def test_an_entry_has_its_target_without_parsing_if_it_can_be_sent_as_it_is(url: str, target: str | None) -> None:
+    answer = to_entry((KEY, 1, "Crossref", url)).answer
+    assert (json.loads(answer.values)[0]["data"]["value"], answer.target) == (url, target)
+
+
 @given(blocks, texts)
 def test_a_key_is_found_among_the_lines_in_the_order_of_keys(packed: list[RegistryRow], text: str) -> None:
     lines, keys = list(map(write_block_line, packed)), [one[0] for one in packed]

@@ -398,7 +398,7 @@ class _Batch:
         if judgement is not None:
             return judgement
         destinations = self._parts.destinations
-        found = destinations.resolver.resolve_now(name)
+        found = destinations.resolver.resolve_now(name, only_cached=self._options.only_cached)
         target = None if found is None else destinations.read_target(found)
         if found is None or target is None:
             return None

@@ -23,7 +23,9 @@ from doi_proxy.features.registry.sqlite_blocks import LAST, SELECT_BLOCK, Regist
 from doi_proxy.features.sqlite.file import translate_open_errors
 from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED, Rows
 from doi_proxy.features.sqlite.writer import announce
+from doi_proxy.resolver.target import TARGET_RULES
 from doi_proxy.store.file import connect_to_read
+from doi_proxy.store.stored_entry import RedirectAnswer, holds_target
 from handle_protocol.referral import Answer, ResponseCode
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 _TABLE: Final = "registry_blocks"
 _TOTAL: Final = "SELECT records FROM registry_total"
 _ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
+#: The values of a record up to its URL. The TTL of 86,400 after it is the default of the handle system: the record is
+#: confirmed before it counts.
+_BEFORE_URL: Final = b'[{"index":1,"type":"URL","data":{"format":"string","value":'
 _KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"
 
 
@@ -72,11 +77,14 @@ class RegistryAnswers:
         return found
 
     def _find_row(self, recent: _Recent, key: str) -> RegistryRow | None:
-        lines = recent.find_block(key)
-        if lines is None:
+        if not recent.lines or key < recent.first or key.encode(errors="surrogatepass") + b"\t" > recent.lines[-1]:
             block = self._rows.row(SELECT_BLOCK, (key,))
-            lines = () if block is None else recent.unpack_block(block[0], block[2])
-        return sqlite_blocks.find_row(key, lines)
+            if block is None:
+                return None
+            if block[0] != recent.first:
+                recent.lines = sqlite_blocks.unpack_lines(block[0], block[2])
+                recent.first = block[0]
+        return sqlite_blocks.find_row(key, recent.lines)
 
     def forget_recent(self) -> None:
         """Forget what was read: a record has changed. Any thread may call it."""
@@ -121,27 +129,13 @@ class RegistryAnswers:
 
 
 class _Recent:
-    """What was read since a record has changed: the entries that were asked for, and the last blocks as lines."""
+    """What was read since a record has changed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        # About 20,000 entries.
+        # About 20,000 records.
         self.entries = MemoryStore(16 * 2**20, clock=clock)
-        self._blocks: dict[str, Sequence[bytes]] = {}
-
-    def find_block(self, key: str) -> Sequence[bytes] | None:
-        """The lines of the block that has a key between its first and its last one, if it was read lately."""
-        head = key.encode(errors="surrogatepass") + b"\t"
-        return next((lines for first, lines in self._blocks.items() if first <= key and head <= lines[-1]), None)
-
-    def unpack_block(self, first: str, data: object) -> Sequence[bytes]:
-        """The lines of a block. Raises DamagedEntry."""
-        lines = self._blocks.get(first) or sqlite_blocks.unpack_lines(first, data)
-        if first not in self._blocks and lines:
-            # A list has the names of a few prefixes in turn.
-            if len(self._blocks) >= 8:
-                del self._blocks[next(iter(self._blocks))]
-            self._blocks[first] = lines
-        return lines
+        #: The last block: its first key, and its lines. A list in the order of its names reads each block once.
+        self.first, self.lines = "", list[bytes]()
 
 
 def to_entry(row: RegistryRow) -> RegistryEntry:
@@ -150,15 +144,15 @@ def to_entry(row: RegistryRow) -> RegistryEntry:
     The timestamp of the URL value is the date of the record. The HS_ADMIN value is not known, so it is left out.
     """
     key, date, agency, url = row
-    # The TTL of a URL value, in seconds: the default of the handle system. The record is confirmed before it counts.
-    value = {
-        "index": 1,
-        "type": "URL",
-        "data": {"format": "string", "value": url},
-        "ttl": 86_400,
-        "timestamp": datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
-    answer = Answer(ResponseCode.SUCCESS, msgspec.json.encode([value]))
+    timestamp = datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = msgspec.json.encode(url)
+    values = b'%b%b},"ttl":86400,"timestamp":"%b"}]' % (_BEFORE_URL, text, timestamp.encode())
+    start = len(_BEFORE_URL) + 1
+    place = TARGET_RULES, start, start + len(url)
+    if text[1:-1] == url.encode() and holds_target(values, *place):
+        answer: Answer = RedirectAnswer(ResponseCode.SUCCESS, values, start=place[1], end=place[2])
+    else:
+        answer = Answer(ResponseCode.SUCCESS, values)
     return RegistryEntry(key, answer, float(date), 0.0, FOREVER, intern(agency))
 
 

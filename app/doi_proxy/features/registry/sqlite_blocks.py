@@ -120,7 +120,7 @@ def unpack_block(first: str, data: object) -> list[RegistryRow]:
 
 def find_row(key: str, lines: Sequence[bytes]) -> RegistryRow | None:
     """The row of a key among the lines of its block. Raises DamagedEntry."""
-    at, is_known = find_line(lines, key.encode())
+    at, is_known = find_line(lines, key.encode(errors="surrogatepass"))
     return read_line(key, lines[at]) if is_known else None
 
 
