@@ -21,8 +21,8 @@ RECHECK: Final = "doi_proxy.assembly.core.RECHECK"
 FAILURE_TTL: Final = "doi_proxy.assembly.core.FAILURE_TTL"
 STORE_TIMEOUT: Final = "doi_proxy.assembly.core.STORE_TIMEOUT"
 #: Seconds that a query for a person waits for the budget.
-QUEUE_TIMEOUT: Final = "doi_proxy.assembly.core.QUEUE_TIMEOUT"
-MOST_WAITING: Final = "doi_proxy.assembly.core.MOST_WAITING"
+QUEUE_TIMEOUT: Final = "doi_proxy.upstream.budget.QUEUE_TIMEOUT"
+MOST_WAITING: Final = "doi_proxy.upstream.budget.MOST_OF_CLIENT"
 #: Seconds for requests under way, and for idle connections, at the end.
 GRACE: Final = "doi_proxy.server.http_server.GRACE"
 LINGER: Final = "doi_proxy.server.http_server.LINGER"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from doi_proxy.assembly.core import open_cache, read_queue_timeouts, read_resolver_timeouts, read_ttl_policy
+from doi_proxy.assembly.core import open_cache, read_resolver_timeouts, read_ttl_policy
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.commands.commands import ParsedContext
@@ -19,7 +19,6 @@ from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from doi_proxy.upstream.source import Source
 
 DEFAULTS: Final = Settings()
-QUEUE_PATIENCE: Final = read_queue_timeouts()
 #: For a command of a store, in seconds.
 _PATIENCE: Final = 30.0
 

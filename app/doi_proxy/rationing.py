@@ -267,7 +267,7 @@ class ShareTree(Generic[Item]):
             network.resize(key, -1)
 
     def turns(self) -> Iterator[tuple[str | None, Item]]:
-        """The clients, each with its oldest item. The first one has the next turn; the others are not in order."""
+        """Each item with its client, oldest first. The first client has the next turn; the others are not in order."""
         for key, part in self._root.parts.items():
             yield from _turns(key, part)
 
@@ -310,7 +310,8 @@ def _turns(key: Hashable, part: _Network[Item] | OrderedDict[Item, None]) -> Ite
         for inner, branch in part.parts.items():
             yield from _turns(inner, branch)
     else:
-        yield cast(str | None, key), next(iter(part))
+        for item in part:
+            yield cast(str | None, key), item
 
 
 class Holder(Hashable, Protocol):

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
-from doi_names.name import fold
 from handle_protocol import errors
 from handle_protocol.referral import HandleService, Question
 from handle_protocol.signature import check_answer, oldest_version, verify_signature
@@ -69,7 +68,6 @@ class ServiceClient:
     """Queries the servers of a service. The first valid answer counts.
 
     `may_ask_again` is awaited before each further message for one question, which needs a token of the budget too.
-    `mark_slow` is called with the prefix of a name before it is asked of a server that is known as slow.
     """
 
     def __init__(
@@ -81,10 +79,8 @@ class ServiceClient:
         clocks: Clocks,
         may_ask_again: Callable[[], Awaitable[bool]],
         observer: ExchangeObserver | None = None,
-        mark_slow: Callable[[str], None] | None = None,
     ) -> None:
         self._transports = transports
-        self._mark_slow = mark_slow
         self._health = health
         self._clocks = clocks
         self._may_ask_again = may_ask_again
@@ -216,10 +212,6 @@ class ServiceClient:
         """Query one interface, and learn from the result."""
         endpoint, began = candidate.endpoint, self._clocks.monotonic()
         self._health.record_query(endpoint.address, began)
-        # The handle of a lookup is that of a prefix, and its server is another one.
-        is_marked = not question.is_lookup and self._health.has_slow_queries(endpoint.address, began)
-        if is_marked and self._mark_slow is not None:
-            self._mark_slow(fold(question.handle.partition(b"/")[0].decode("utf-8", "replace")))
         try:
             response = await self._exchange(candidate, question)
         except (errors.ServerRefused, errors.AnswerTooLarge):
@@ -233,9 +225,6 @@ class ServiceClient:
             if self._clocks.monotonic() - began >= self._limits.head_start:
                 self._learn_failure(endpoint, question)
             raise
-        finally:
-            ended = self._clocks.monotonic()
-            self._health.record_end(endpoint.address, ended - began, ended)
         self._learn_answer(endpoint, question, began)
         return response
 

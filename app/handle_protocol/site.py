@@ -40,9 +40,6 @@ class HealthLimits:
     busy_queries: float = 20.0
     #: Mean seconds of a server's answers from which it counts as slow: UDP repeats a message after so long.
     slow_seconds: float = 0.5
-    #: Seconds of a query from which its server is known as slow, and for how long without a quick answer.
-    slow_query: float = 1.0
-    slow_server: float = 600.0
     #: Interfaces, and servers, that are remembered. The one that was used least recently is forgotten.
     entries: int = 10_000
 
@@ -70,8 +67,6 @@ class ServerHealth:
         self._limits = limits or HealthLimits()
         self._interfaces: OrderedDict[Hashable, _Interface] = OrderedDict()
         self._servers: OrderedDict[Hashable, _Server] = OrderedDict()
-        #: Until when a server is known for its slow queries.
-        self._slow: OrderedDict[Hashable, float] = OrderedDict()
 
     def record_query(self, server: Hashable, now: float) -> None:
         """A query is sent to a server."""
@@ -81,8 +76,6 @@ class ServerHealth:
     def record_answer(self, interface: Hashable, server: Hashable, seconds: float) -> None:
         """A server answered at an interface after `seconds`."""
         self.record_recovery(interface)
-        if seconds < self._limits.slow_query and self._slow:
-            self._slow.pop(server, None)
         known = self._servers.get(server) or _Server()
         # Weight of the newest answer in the mean of a server's times.
         mean = seconds if known.seconds is None else known.seconds + 0.2 * (seconds - known.seconds)
@@ -92,15 +85,6 @@ class ServerHealth:
         """Forget the failures of an interface."""
         if self._interfaces:
             self._interfaces.pop(interface, None)
-
-    def record_end(self, server: Hashable, seconds: float, now: float) -> None:
-        """A query to a server ended after `seconds`, with an answer or without."""
-        if seconds >= self._limits.slow_query:
-            self._remember(self._slow, server, now + self._limits.slow_server)
-
-    def has_slow_queries(self, server: Hashable, now: float) -> bool:
-        """Whether the last query to a server, of those that were answered or slow, was slow."""
-        return bool(self._slow) and now < self._slow.get(server, now)
 
     def record_failure(self, interface: Hashable, now: float) -> None:
         """An interface refused the connection, or stayed silent."""

@@ -1,4 +1,4 @@
-"""Which queries are taken together if they are slow: those of a prefix, or of the server of a route."""
+"""Which queries share three quarters of the places: those of a prefix, or of the server of a route."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from doi_proxy.assembly.core import RESERVED, UNLIMITED, open_connections, open_upstream
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.feature import Observers
-from doi_proxy.upstream.source import Priority, WaitingClients
+from doi_proxy.upstream.source import Priority
 from handle_protocol.referral import Answer, ResponseCode
 from tests.parts import usual_cache, usual_ttl_policy
 from tests.table import table
@@ -20,7 +20,7 @@ ROUTED = "http://127.0.0.2:1"
 
 
 @pytest.mark.anyio
-async def test_the_queries_of_a_route_are_slow_together_and_those_of_a_default_upstream_by_their_prefix() -> None:
+async def test_the_queries_of_a_route_share_their_places_and_those_of_a_default_upstream_by_their_prefix() -> None:
     settings = Settings(
         store_url="memory:", upstream_url=DEFAULT, upstream_routes=f"10.1={ROUTED},10.2={ROUTED},10.3={DEFAULT}"
     )
@@ -29,12 +29,12 @@ async def test_the_queries_of_a_route_are_slow_together_and_those_of_a_default_u
     seen: list[tuple[str, str]] = []
 
     async def fetch() -> Answer:
-        seen.extend((url, place.prefix) for place in upstream.budget._people.places)
+        seen.extend((url, query.prefix) for query in upstream.budget._open)
         return Answer(ResponseCode.HANDLE_NOT_FOUND)
 
     try:
         for url, name in ((ROUTED, "10.1/A"), (ROUTED, "10.2/A"), (DEFAULT, "10.3/A"), (DEFAULT, "10.4/A")):
-            await upstream.guards[url].run(name, Priority.PERSON, fetch, WaitingClients())
+            await upstream.guards[url].run(name, Priority.PERSON, fetch)
         assert seen == [(ROUTED, ROUTED), (ROUTED, ROUTED), (DEFAULT, "10.3"), (DEFAULT, "10.4")]
     finally:
         await upstream.source.aclose()

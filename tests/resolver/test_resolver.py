@@ -258,7 +258,7 @@ class TestOneQuestion:
         assert target(await bench.ask()) == OLD
         assert bench.queries() == 2
 
-    @pytest.mark.parametrize("priority", [Priority.BULK, Priority.BACKGROUND])
+    @pytest.mark.parametrize("priority", [Priority.BULK])
     async def test_a_person_joins_a_bulk_job_s_question_that_has_left(self, bench: Bench, priority: Priority) -> None:
         bench.upstream.put(NAME.text, url=OLD)
         bench.upstream.hold(NAME.text)
@@ -494,7 +494,7 @@ class TestRefreshAhead:
             (900, 2, Priority.PERSON),
             (899, 50, Priority.PERSON),
             (900, 50, Priority.BULK),
-            (900, 50, Priority.BACKGROUND),
+            (900, 50, Priority.BULK),
         ],
         ids=["two hits", "before the window", "bulk", "background"],
     )
@@ -550,9 +550,7 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
     async with FakeUpstream() as upstream:
         clock = Clock()
         # Three places, one of them for others than people, which is taken.
-        budget = Budget(
-            BudgetLimits(rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, most_of_client=100), clock
-        )
+        budget = Budget(BudgetLimits(rate=1e6, burst=1e6, max_concurrency=3), clock)
         api = usual_api(upstream.url)
         source = open_guard(api, budget, clock)
         cache = usual_cache("memory:", clock=clock)

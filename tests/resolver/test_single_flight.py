@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from doi_proxy.errors import BudgetSpent, PlacesFull, UpstreamTimeout
-from doi_proxy.resolver.fetcher import Replaced, SingleFlight, await_shielded
+from doi_proxy.resolver.fetcher import SingleFlight, await_shielded
 from doi_proxy.upstream.budget import SLOW_AFTER
-from doi_proxy.upstream.source import WaitingClients
+from doi_proxy.upstream.source import QueryWait
 
 pytestmark = pytest.mark.anyio
 
@@ -24,11 +24,9 @@ class Work:
         self.begun = 0
         self.go_on = asyncio.Event()
         self.failure: Exception | None = None
-        self.is_sent = False
 
-    async def __call__(self, waiters: WaitingClients) -> int:
+    async def __call__(self, wait: QueryWait) -> int:
         self.begun += 1
-        waiters.is_sent = self.is_sent
         await self.go_on.wait()
         if self.failure is not None:
             raise self.failure
@@ -153,55 +151,34 @@ async def test_a_query_that_has_just_got_its_turn_lacked_it() -> None:
     flights, work = SingleFlight[int](), Work()
     flights.join("X", work)
     await asyncio.sleep(0)
-    waiters = flights._flights["X"].waiters
-    waiters.lacked, waiters.is_sent, waiters.sent_at = BudgetSpent(), True, asyncio.get_running_loop().time()
+    wait = flights._flights["X"].wait
+    wait.find_lack, wait.sent_at = BudgetSpent, asyncio.get_running_loop().time()
     assert isinstance(flights.explain_delay("X"), BudgetSpent)
     await asyncio.sleep(SLOW_AFTER)
     assert isinstance(flights.explain_delay("X"), UpstreamTimeout)
-    waiters.find_lack = PlacesFull  # a second question waits
+    wait.find_lack, wait.sent_at = PlacesFull, None  # a second question waits
     assert isinstance(flights.explain_delay("X"), PlacesFull)
     await flights.close()
 
 
-class TestUrgency:
-    """Work that is not urgent may wait long for its turn; urgent work does not wait with it."""
-
-    async def test_urgent_work_takes_the_place_of_other_work_that_waits_for_its_turn(self) -> None:
-        flights, waiting, urgent = SingleFlight[int](), Work(), Work()
-        caller = asyncio.create_task(await_shielded(flights.join("X", waiting, urgent=False)[0]))
-        await asyncio.sleep(0)
-        task, begun = flights.join("X", urgent)
-        urgent.go_on.set()
-        assert (begun, await await_shielded(task)) == (True, 1)
-        with pytest.raises(Replaced):
-            await caller
-
-    async def test_urgent_work_joins_a_question_that_has_left(self) -> None:
-        flights, work = SingleFlight[int](), Work()
-        work.is_sent = True
-        first, _ = flights.join("X", work, urgent=False)
-        await asyncio.sleep(0)
-        assert flights.join("X", work) == (first, False)
-        work.go_on.set()
-        assert await await_shielded(first) == 1
-
-    @pytest.mark.parametrize("first_is_urgent", [True, False])
-    async def test_work_that_is_not_urgent_joins_whatever_is_there(self, first_is_urgent: bool) -> None:
-        flights, work = SingleFlight[int](), Work()
-        first, _ = flights.join("X", work, urgent=first_is_urgent)
-        assert flights.join("X", work, urgent=False) == (first, False)
-        work.go_on.set()
-        assert await await_shielded(first) == 1
-
-    async def test_a_caller_that_goes_away_itself_is_not_overtaken(self) -> None:
-        flights, work = SingleFlight[int](), Work()
-        caller = asyncio.create_task(await_shielded(flights.join("X", work, urgent=False)[0]))
-        await asyncio.sleep(0)
-        caller.cancel()
-        await asyncio.wait([caller])
-        assert caller.cancelled()
-        work.go_on.set()
-        await flights.close()
+@pytest.mark.parametrize(
+    ("first_is_urgent", "is_sent", "second_is_urgent", "joins"),
+    [(False, False, True, False), (False, True, True, True), (True, False, True, True), (False, False, False, True)],
+)
+async def test_urgent_work_joins_other_work_only_if_that_has_been_sent(
+    first_is_urgent: bool, is_sent: bool, second_is_urgent: bool, joins: bool
+) -> None:
+    flights, first, second = SingleFlight[int](), Work(), Work()
+    task, _ = flights.join("X", first, urgent=first_is_urgent)
+    flights._flights["X"].wait.sent_at = 0.0 if is_sent else None
+    other, is_new = flights.join("X", second, urgent=second_is_urgent)
+    assert (is_new, other is task) == (not joins, joins)
+    second.go_on.set()
+    if not joins:
+        assert await await_shielded(other) == 1
+    first.go_on.set()
+    assert await await_shielded(task) == 1
+    await flights.close()
 
 
 async def test_nothing_is_begun_after_closing() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from doi_proxy.upstream.budget import Budget
 from doi_proxy.upstream.client import HandleClient
 from doi_proxy.upstream.guard import Breaker, Guard, Pause, RecordQuery, UpstreamHealth
-from doi_proxy.upstream.source import Priority
 from doi_proxy.upstream.upstream_log import UpstreamLog
-from tests.parts import QUEUE_PATIENCE
 
 
 def open_guard(
@@ -19,7 +17,6 @@ def open_guard(
     *,
     breaker: Breaker | None = None,
     record_query: RecordQuery | None = None,
-    timeouts: Mapping[Priority, float] = QUEUE_PATIENCE,
 ) -> Guard:
     """The guard of one upstream; its pauses are 60 to 3,600 seconds at most."""
     return Guard(
@@ -31,6 +28,5 @@ def open_guard(
         ),
         budget,
         clock,
-        timeouts=timeouts,
         record_query=record_query,
     )

@@ -216,7 +216,7 @@ class GuardedRow(HttpRow):
 
     def _open_source(self) -> Source:
         clock = asyncio.get_running_loop().time
-        limits = BudgetLimits(rate=100, burst=100, max_concurrency=64, reserved_for_people=0.5, most_of_client=100)
+        limits = BudgetLimits(rate=100, burst=100, max_concurrency=100)
         self.budget = Budget(limits, clock)
         return open_guard(self._open_client(may_ask_again=self.budget.admit_retry), self.budget, clock)
 

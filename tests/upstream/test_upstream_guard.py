@@ -21,7 +21,7 @@ from doi_proxy.errors import (
 )
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.guard import UNSENT_OUTCOMES, Breaker, BreakerState, GuardedAgencies, list_outcomes
-from doi_proxy.upstream.source import CONTROL_NAME, Priority, UpstreamQuery, WaitingClients
+from doi_proxy.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
 from doi_proxy.upstream.upstream_log import OUTAGE_SECONDS
 from handle_protocol.referral import Answer, ResponseCode
 from tests.clock import Clock
@@ -34,7 +34,6 @@ pytestmark = pytest.mark.anyio
 COOLDOWN = 10.0
 #: Queries a second: so slow that no query waits for a token; it is refused immediately.
 RATE = 0.01
-PATIENCE = dict.fromkeys(Priority, 5.0)
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Parts:
         self.heard = Heard()
         self.breaker = Breaker(failures=2, cooldown=COOLDOWN)
         self.budget = Budget(
-            BudgetLimits(rate=RATE, burst=burst, max_concurrency=places, reserved_for_people=0.5, most_of_client=100),
+            BudgetLimits(rate=RATE, burst=burst, max_concurrency=places),
             self.clock,
         )
         self.api = usual_api(upstream.url, may_ask_again=self.budget.admit_retry)
@@ -67,7 +66,6 @@ class Parts:
             self.clock,
             breaker=self.breaker,
             record_query=self.heard.record_query,
-            timeouts=PATIENCE,
         )
         self.source = self.guard
 
@@ -208,7 +206,7 @@ async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> Non
 
 
 async def test_queries_that_fail_at_once_send_one_control_query(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, places=8)
+    parts = Parts(upstream, places=12)
     take = parts.budget.admit_retry
 
     async def take_from_a_store() -> bool:
@@ -357,7 +355,7 @@ async def test_a_look_up_on_the_way_without_a_token_moves_no_breaker(parts: Part
 
     for name in ("10.1234/a", "10.1234/b", "10.1234/c"):
         with pytest.raises(BudgetSpent):
-            await parts.guard.run(name, Priority.PERSON, spend, WaitingClients())
+            await parts.guard.run(name, Priority.PERSON, spend)
     assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "unknown")
 
 

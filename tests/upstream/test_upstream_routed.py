@@ -25,7 +25,6 @@ from doi_proxy.errors import (
     UpstreamRefused,
     UpstreamUnreachable,
 )
-from doi_proxy.upstream.budget import MAX_WAITING
 from doi_proxy.upstream.client import HandleClient, translate_error
 from doi_proxy.upstream.guard import RoutedSource, list_outcomes
 from doi_proxy.upstream.source import (
@@ -40,7 +39,7 @@ from doi_proxy.upstream.source import (
 from handle_protocol.referral import Answer, ResponseCode
 from tests.cluster.processes import proxy_before
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
-from tests.parts import QUEUE_PATIENCE, usual_api
+from tests.parts import usual_api
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -225,11 +224,6 @@ def test_an_error_of_a_library_is_repeated_up_to_200_characters() -> None:
 )
 def test_a_wish_has_at_most_nine_digits_and_is_at_most_an_hour(value: str, seconds: float) -> None:
     assert read_retry_after(value, NOW) == seconds
-
-
-async def test_people_wait_five_seconds_for_the_budget_and_others_a_minute() -> None:
-    assert QUEUE_PATIENCE == {Priority.PERSON: 5.0, Priority.BULK: 60.0, Priority.BACKGROUND: 60.0}
-    assert MAX_WAITING == 10_000
 
 
 async def test_the_control_question_is_about_the_prefix_of_all_dois() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,10 +38,10 @@ from doi_proxy.store.stored_entry import STORE_FORMAT
 from doi_proxy.system.check import EventLog, Meter
 from doi_proxy.system.version import read_version
 from doi_proxy.upstream import guard
-from doi_proxy.upstream.budget import QUEUE_TIMEOUT, RESERVED_SHARE, Budget, BudgetLimits, LocalBucket
+from doi_proxy.upstream.budget import Budget, BudgetLimits, LocalBucket
 from doi_proxy.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from doi_proxy.upstream.counted_bucket import CountedBucket
-from doi_proxy.upstream.source import AgencySource, Priority, SealedSource, Source, read_loop_id
+from doi_proxy.upstream.source import AgencySource, SealedSource, Source, read_loop_id
 from doi_proxy.upstream.upstream_log import UpstreamLog
 from doi_proxy.web.api import RestApi
 from doi_proxy.web.name_pages import NamePages
@@ -169,11 +169,6 @@ _HTTP: Final = frozenset({"http", "https"})
 #: The longest first pause after a 429 or 503 with Retry-After, in seconds. It doubles with each further one, up to an
 #: hour, until the upstream answers.
 FIRST_PAUSE: Final = 60.0
-#: Upstream queries of one client that can wait, twice as many as the default budget admits while they wait. One more is
-#: answered 429.
-MOST_WAITING: Final = 100
-#: Seconds that a query waits for the budget if no person waits for its answer.
-_UNATTENDED_TIMEOUT: Final = 60.0
 
 
 class _Upstreams:
@@ -183,7 +178,6 @@ class _Upstreams:
         self._settings = settings
         self._context = context
         self._observers = observers
-        self._timeouts = read_queue_timeouts()
         self.guards: dict[str, guard.Guard] = {}
         self.agencies: dict[str, AgencySource] = {}
 
@@ -212,9 +206,7 @@ class _Upstreams:
         record = observers.upstream(number) if observers.upstream else None
         # A route leads to the server of its prefixes. A default upstream, or a URL without a host, has many behind it.
         server = url if urlsplit(url).hostname and url not in settings.upstream_url else ""
-        opened = guard.Guard(
-            api, health, context.budget, time.monotonic, timeouts=self._timeouts, record_query=record, server=server
-        )
+        opened = guard.Guard(api, health, context.budget, time.monotonic, record_query=record, server=server)
         # Handle servers have no Which RA service.
         if isinstance(api, HandleClient):
             self.agencies[url] = guard.GuardedAgencies(api, opened)
@@ -250,8 +242,6 @@ def read_budget_limits(settings: Settings) -> BudgetLimits:
         rate=settings.upstream_rate / (1 if _counts_queries(settings) else settings.instances),
         burst=max(1.0, settings.upstream_burst / settings.instances),
         max_concurrency=max(1, settings.upstream_max_concurrency // settings.instances),
-        reserved_for_people=RESERVED_SHARE,
-        most_of_client=MOST_WAITING,
     )
 
 
@@ -287,15 +277,6 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> guard.Ups
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
     )
     return HandleClient(url, identity, options, clock=time.time, may_ask_again=context.budget.admit_retry)
-
-
-def read_queue_timeouts() -> Mapping[Priority, float]:
-    """How long a query waits for the budget, in seconds, by who waits for the answer."""
-    return {
-        Priority.PERSON: QUEUE_TIMEOUT,
-        Priority.BULK: _UNATTENDED_TIMEOUT,
-        Priority.BACKGROUND: _UNATTENDED_TIMEOUT,
-    }
 
 
 def _counts_queries(settings: Settings) -> bool:

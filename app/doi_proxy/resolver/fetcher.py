@@ -30,7 +30,7 @@ from doi_proxy.errors import (
 )
 from doi_proxy.resolver.resolution import UNPROVEN, Conditions, Proofs, ResolutionObserver, TtlPolicy, must_confirm
 from doi_proxy.upstream.budget import SLOW_AFTER
-from doi_proxy.upstream.source import ClientNetwork, Source, UpstreamQuery, WaitingClients
+from doi_proxy.upstream.source import QueryWait, Source, UpstreamQuery
 
 #: The failures that say nothing about the name: its query reached no server, or was not sent.
 _GENERAL: Final = (UpstreamUnreachable, BreakerOpen, UpstreamPaused)
@@ -128,15 +128,11 @@ Result = TypeVar("Result")
 _SLOW_UPSTREAM: Final = "The upstream is too slow for this request. Its answer will be cached; try again later."
 
 
-class Replaced(Exception):
-    """The work was cancelled, because more urgent work of the same key replaced it. Join that work instead."""
-
-
 @dataclass(slots=True)
 class _Flight(Generic[Result]):
     task: asyncio.Task[Result]
     urgent: bool
-    waiters: WaitingClients
+    wait: QueryWait
 
 
 class SingleFlight(Generic[Result]):
@@ -144,35 +140,26 @@ class SingleFlight(Generic[Result]):
 
     def __init__(self) -> None:
         self._flights: dict[str, _Flight[Result]] = {}
+        self._tasks = set[asyncio.Task[Result]]()
         self._closed = False
 
     def join(
-        self,
-        key: str,
-        work: Callable[[WaitingClients], Coroutine[Any, Any, Result]],
-        *,
-        urgent: bool = True,
-        client: ClientNetwork = None,
+        self, key: str, work: Callable[[QueryWait], Coroutine[Any, Any, Result]], *, urgent: bool = True
     ) -> tuple[asyncio.Task[Result], bool]:
         """Return the task for this key, and whether it is new. Await it with `await_shielded`.
 
-        Urgent work replaces other work that still waits for its turn (see WaitingClients.is_sent). A `client` that
-        joins waiting work waits in its own line too. Work that was refused to the earlier clients is replaced.
+        Urgent work does not wait with other work whose query was not sent yet: it sends its own.
         """
         if self._closed:
             raise asyncio.CancelledError
-        flight = self._flights.get(key)
-        if flight is not None and (flight.waiters.is_sent or flight.urgent or not urgent):
-            if client is not None and not flight.waiters.is_sent:
-                flight.waiters.join(client)
-            if not flight.waiters.refused:
-                return flight.task, False
-        elif flight is not None:
-            flight.task.cancel()
-        waiters = WaitingClients({client: None})
-        task = asyncio.create_task(work(waiters))
-        self._flights[key] = flight = _Flight(task, urgent, waiters)
-        task.add_done_callback(lambda done: self._land(key, flight))
+        known = self._flights.get(key)
+        if known is not None and (known.urgent or not urgent or known.wait.sent_at is not None):
+            return known.task, False
+        wait = QueryWait()
+        task = asyncio.create_task(work(wait))
+        self._tasks.add(task)
+        self._flights[key] = _Flight(task, urgent, wait)
+        task.add_done_callback(lambda done: self._land(key, done))
         return task, True
 
     async def wait(self, key: str, task: asyncio.Task[Result], due: float | None) -> Result:
@@ -190,24 +177,23 @@ class SingleFlight(Generic[Result]):
         flight = self._flights.get(key)
         if flight is None:
             return UpstreamTimeout(_SLOW_UPSTREAM)
-        waiters = flight.waiters
-        if waiters.find_lack is not None:  # also that of a second question, which confirms the answer to the first
-            return waiters.find_lack()
+        wait, now = flight.wait, asyncio.get_running_loop().time()
         # A query that has just got its turn spent the request's time in waiting for it.
-        is_slow = asyncio.get_running_loop().time() - waiters.sent_at >= SLOW_AFTER
-        return UpstreamTimeout(_SLOW_UPSTREAM) if is_slow or waiters.lacked is None else waiters.lacked
+        is_slow = wait.sent_at is not None and now - wait.sent_at >= SLOW_AFTER
+        return UpstreamTimeout(_SLOW_UPSTREAM) if is_slow or wait.find_lack is None else wait.find_lack()
 
-    def _land(self, key: str, flight: _Flight[Result]) -> None:
-        if self._flights.get(key) is flight:
+    def _land(self, key: str, task: asyncio.Task[Result]) -> None:
+        self._tasks.remove(task)
+        if (flight := self._flights.get(key)) is not None and flight.task is task:
             del self._flights[key]
-        if not flight.task.cancelled():
+        if not task.cancelled():
             # asyncio reports an exception that is never retrieved, and all callers may have left.
-            flight.task.exception()
+            task.exception()
 
     async def close(self) -> None:
         """Cancel all work in flight, wait for its end, and accept no more work."""
         self._closed = True
-        tasks = [flight.task for flight in self._flights.values()]
+        tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -216,7 +202,7 @@ class SingleFlight(Generic[Result]):
 async def await_shielded(task: asyncio.Task[Result], until: float | None = None) -> Result:
     """Await the task without passing the caller's own cancellation on to it.
 
-    Raises TimeoutError at `until`, a time of the loop's clock, and Replaced if more urgent work replaced the task.
+    Raises TimeoutError at `until`, a time of the loop's clock.
     """
     # asyncio.shield would log the failure of a task whose caller has left (Python 3.14).
     if not task.done():
@@ -224,8 +210,6 @@ async def await_shielded(task: asyncio.Task[Result], until: float | None = None)
         await asyncio.wait((task,), timeout=seconds)
     if not task.done():
         raise TimeoutError
-    if task.cancelled():
-        raise Replaced
     return task.result()
 
 
@@ -269,18 +253,16 @@ class Fetcher:
         self._failures = failures
         self._observer = observer
 
-    async def refetch(self, name: HandleName, conditions: Conditions, waiters: WaitingClients) -> Entry:
+    async def refetch(self, name: HandleName, conditions: Conditions, wait: QueryWait) -> Entry:
         """Query the upstream, past the cache. Raises CouldNotVerify."""
         # Another instance may have a verified entry, which the answer must not replace without proof.
         known = await self._cache.find(name.key, newest=True)
-        return await self.fetch(name, conditions, known, waiters)
+        return await self.fetch(name, conditions, known, wait)
 
-    async def fetch(
-        self, name: HandleName, conditions: Conditions, known: Entry | None, waiters: WaitingClients
-    ) -> Entry:
+    async def fetch(self, name: HandleName, conditions: Conditions, known: Entry | None, wait: QueryWait) -> Entry:
         """Query the upstream and store its answer in place of `known`. Raises CouldNotVerify."""
         try:
-            entry, sent_at = await self._fetch_and_confirm(name, conditions, known, waiters)
+            entry, sent_at = await self._fetch_and_confirm(name, conditions, known, wait)
             newest = self._cache.peek(name.key) or known
             if self._proofs.protect(newest, entry, self._clock()):
                 if newest is known or conditions.authoritative:
@@ -303,31 +285,35 @@ class Fetcher:
         return entry
 
     async def _fetch_and_confirm(
-        self, name: HandleName, conditions: Conditions, known: Entry | None, waiters: WaitingClients
+        self, name: HandleName, conditions: Conditions, known: Entry | None, wait: QueryWait
     ) -> tuple[Entry, float]:
         """Query the upstream, and again if its answer contradicts `known`. For the result see `_query`."""
         certified = self._proofs.must_certify(conditions, known, self._clock())
-        entry, sent_at = await self._query(name, structs.replace(conditions, certified=certified), waiters)
+        entry, sent_at = await self._query(name, structs.replace(conditions, certified=certified), wait)
         if must_confirm(known, entry, self._clock()) and not conditions.authoritative:
-            confirming = structs.replace(
-                conditions, authoritative=True, certified=certified and self._proofs.are_checked
-            )
-            entry, sent_at = await self._query(name, confirming, waiters)
+            certified = certified and self._proofs.are_checked
+            confirming = structs.replace(conditions, authoritative=True, certified=certified)
+            entry, sent_at = await self._query(name, confirming, wait)
             self._observer.record_confirmation(entry.answer.code == 100)
         return entry, sent_at
 
-    async def _query(self, name: HandleName, conditions: Conditions, waiters: WaitingClients) -> tuple[Entry, float]:
+    async def _query(self, name: HandleName, conditions: Conditions, wait: QueryWait) -> tuple[Entry, float]:
         """Query the upstream. Returns the entry, and the time at which the query was sent."""
-        sent_at = self._clock()
+        sent_at, wait.sent_at = self._clock(), None
 
         def record_sending() -> None:
             nonlocal sent_at
-            sent_at = self._clock()
-            waiters.is_sent, waiters.sent_at = True, asyncio.get_running_loop().time()
+            sent_at, wait.sent_at = self._clock(), asyncio.get_running_loop().time()
 
         answer = await self._source.fetch(
             UpstreamQuery(
-                name, conditions.authoritative, conditions.certified, conditions.priority, record_sending, waiters
+                name,
+                conditions.authoritative,
+                conditions.certified,
+                conditions.priority,
+                record_sending,
+                conditions.client,
+                wait,
             )
         )
         return self._policy.entry(name.key, answer, self._clock()), sent_at

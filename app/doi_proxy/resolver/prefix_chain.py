@@ -236,7 +236,7 @@ class PrefixChain:
         """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
         contact = None
         # The contact is optional, so the queries of people go first.
-        background = structs.replace(conditions, priority=Priority.BACKGROUND)
+        background = structs.replace(conditions, priority=Priority.BULK)
         try:
             namespace = (await self.prefix_record(name.prefix, background)).namespace
             contact = namespace.contact

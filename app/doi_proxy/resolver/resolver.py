@@ -14,7 +14,7 @@ from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied
-from doi_proxy.resolver.fetcher import FailureMemory, Fetcher, Replaced, ResolverOptions, SingleFlight, await_shielded
+from doi_proxy.resolver.fetcher import FailureMemory, Fetcher, ResolverOptions, SingleFlight, await_shielded
 from doi_proxy.resolver.resolution import (
     HIT,
     ORDINARY,
@@ -145,11 +145,7 @@ class Resolver:
                 return self.count_answer(past)
             if conditions.only_cached:
                 return self.count_answer(await self._resolve_from_cache(name, conditions))
-            try:
-                found = await self._resolve_with_cache(name, conditions)
-            except Replaced:
-                # The replacement is urgent and cannot be replaced itself, so one retry is enough.
-                found = await self._resolve_with_cache(name, conditions)
+            found = await self._resolve_with_cache(name, conditions)
             _refuse_too_stale(found, conditions, self._clock())
             return self.count_answer(found)
         except CouldNotVerify as failure:
@@ -220,7 +216,7 @@ class Resolver:
             return Resolution(name, usable, stale_origin(usable), refusal)
         urgent = conditions.priority is Priority.PERSON
         task, is_new = self._flights.join(
-            name.key, partial(self._fetcher.fetch, name, conditions, entry), urgent=urgent, client=conditions.client
+            name.key, partial(self._fetcher.fetch, name, conditions, entry), urgent=urgent
         )
         if usable is None:
             fetched = await self._flights.wait(name.key, task, conditions.due)
@@ -254,7 +250,7 @@ class Resolver:
             raise NotCached
         conditions.admit_bypass()
         kind = f"{name.key}?auth={conditions.authoritative}&cert={conditions.certified}"
-        task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, conditions), client=conditions.client)
+        task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, conditions))
         try:
             return Resolution(name, await self._flights.wait(kind, task, conditions.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
@@ -273,7 +269,7 @@ class Resolver:
         return entry if proves(entry, self._clock(), conditions.max_age) else None
 
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
-        background = Conditions(priority=Priority.BACKGROUND)
+        background = Conditions(priority=Priority.BULK)
         _, is_new = self._flights.join(name.key, partial(self._fetcher.fetch, name, background, entry), urgent=False)
         if is_new:
             self._hits.pop(name.key, None)

@@ -44,6 +44,7 @@ class CountedBucket:
             return max(0.0, self._blocked_until - self._at) + missing / self._rate
         self._level -= 1.0
         self._under_way += 1
+        known = self._count
         try:
             count = await self._spend()
         finally:
@@ -51,7 +52,7 @@ class CountedBucket:
         if count is None:
             self._level += 1.0
             return await self._take_alone(leaving)
-        self._follow(count)
+        self._follow(count, known)
         return 0.0
 
     async def back_off(self, seconds: float) -> None:
@@ -83,10 +84,11 @@ class CountedBucket:
             self._level = min(self._burst, self._level + seconds * self._rate)
         self._at = max(now, self._at)
 
-    def _follow(self, count: int) -> None:
-        """Take out what the others have spent since the last query."""
+    def _follow(self, count: int, known: int) -> None:
+        """Take out what the others have spent since the last query. The count was `known` when this one was sent."""
         self._own += 1
-        if self._own == 1 or count + self._under_way < self._count:
+        # A lower number than the last one may only be late: the numbers of queries at the same time come in any order.
+        if self._own == 1 or count <= known:
             # The counter is new to this instance, or begins anew: what the others spent before is not known.
             self._count, self._others = count, count - self._own
         if self._alone is not None:

@@ -27,11 +27,11 @@ from doi_proxy.upstream.source import (
     AgencySource,
     ClientNetwork,
     Priority,
+    QueryWait,
     Refusal,
     SealedSource,
     Source,
     UpstreamQuery,
-    WaitingClients,
 )
 from doi_proxy.upstream.upstream_log import UpstreamLog
 from handle_protocol.referral import Answer, ResponseCode
@@ -210,8 +210,7 @@ class UpstreamHealth:
 class Guard:
     """A source that gets only the queries that its breaker, its pause and the budget admit.
 
-    `clock` is monotonic, in seconds. `timeouts` is how long a query waits for the budget, in seconds, by who waits for
-    the answer.
+    `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -221,18 +220,16 @@ class Guard:
         budget: Budget,
         clock: Callable[[], float],
         *,
-        timeouts: Mapping[Priority, float],
         record_query: RecordQuery | None = None,
         server: str = "",
     ) -> None:
-        """`server` is set if one server has all names of the source: if one query is slow, the next ones are."""
+        """`server` is set if one server has all names of the source: they share its places as those of a prefix do."""
         self.budget = budget
         self._server = server
         self.breaker, self.pause, self.log = health.breaker, health.pause, health.log
         self._source = source
         self._clock = clock
         self._record_query = record_query
-        self._timeouts = timeouts
         self._has_answered = False
         #: When the upstream answered last.
         self._answered_at = -inf
@@ -278,22 +275,31 @@ class Guard:
 
     async def fetch(self, query: UpstreamQuery) -> Answer:
         """The source's answer. Raises CouldNotVerify: see `run`."""
-        return await self.run(query.name.key, query.priority, partial(self._source.fetch, query), query.waiters)
+        fetch = partial(self._source.fetch, query)
+        return await self.run(query.name.key, query.priority, fetch, query.client, query.wait)
 
     async def aclose(self) -> None:
         """Close the source."""
         await self._source.aclose()
 
-    async def run(self, name: str, priority: Priority, fetch: Callable[[], Awaitable[T]], waiters: WaitingClients) -> T:
+    async def run(
+        self,
+        name: str,
+        priority: Priority,
+        fetch: Callable[[], Awaitable[T]],
+        client: ClientNetwork = None,
+        wait: QueryWait | None = None,
+    ) -> T:
         """Query `name` if the breaker, the pause and the budget admit it.
 
         Raises BreakerOpen, UpstreamPaused, NotAdmitted, ResourcesShort, and what `fetch` raises.
         """
         began, admitted = self._clock(), False
-        prefix = "" if name.startswith(_AGENCIES_OF) else self._server or name.partition("/")[0]
+        # The names of a query about agencies have one prefix, "ra".
+        prefix = self._server or name.partition("/")[0]
         try:
             await self._refuse()
-            async with self.budget.admit(priority, self._timeouts[priority], waiters, prefix):
+            async with self.budget.admit(priority, prefix, client, wait):
                 # The breaker may have opened, or a pause begun, while this query waited for its place.
                 await self._refuse()
                 if self.breaker.state is not BreakerState.CLOSED:
@@ -446,7 +452,7 @@ class GuardedAgencies:
             _AGENCIES_OF + ",".join(names),
             Priority.PERSON,
             partial(self._source.registration_agencies, names, client),
-            WaitingClients({client: None}),
+            client,
         )
 
 

@@ -104,7 +104,6 @@ class Priority(enum.IntEnum):
 
     PERSON = 0
     BULK = 1
-    BACKGROUND = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,35 +119,13 @@ class Refusal:
 
 
 @dataclass(slots=True, eq=False)
-class WaitingClients:
-    """The clients that wait for the answer to one query. The query has a place in the line of each.
+class QueryWait:
+    """The wait of a query for its turn. A request that cannot wait for the answer says what its query lacked."""
 
-    With a place in one line only, a client would wait in the long line of the client that sent the query first.
-    """
-
-    #: In the order in which they came; a dict because it may hold thousands.
-    clients: dict[ClientNetwork, None] = field(default_factory=lambda: {None: None})
-    #: Whether the query was sent, and when by the loop's clock. Before that, it waits for its turn.
-    is_sent: bool = False
-    sent_at: float = 0.0
-    #: Whether the query was refused. A client that comes afterwards sends its own.
-    refused: bool = False
-    #: What the query waits for now, as the error of its refusal. None while it does not wait for the budget.
+    #: What the query lacks, as the error of its refusal, or lacked when its turn came. None if it has not waited.
     find_lack: Callable[[], NotAdmitted] | None = None
-    #: What the query had waited for when its turn came. None if it did not wait.
-    lacked: NotAdmitted | None = None
-    _on_join: Callable[[ClientNetwork], None] | None = None
-
-    def join(self, client: ClientNetwork) -> None:
-        """Another client waits as well."""
-        if client not in self.clients:
-            self.clients[client] = None
-            if self._on_join is not None:
-                self._on_join(client)
-
-    def notify(self, on_join: Callable[[ClientNetwork], None] | None) -> None:
-        """Call `on_join` with each client that joins from now on. None ends this."""
-        self._on_join = on_join
+    #: When it was sent, by the loop's clock. None before that.
+    sent_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +140,9 @@ class UpstreamQuery:
     priority: Priority = Priority.PERSON
     #: Called when the query is sent, after its wait for the budget.
     leaves: Callable[[], None] | None = field(default=None, compare=False)
-    #: The clients that wait for the answer and share its cost.
-    waiters: WaitingClients = field(default_factory=WaitingClients, compare=False)
+    #: The client that the query is charged to.
+    client: ClientNetwork = None
+    wait: QueryWait = field(default_factory=QueryWait, compare=False)
 
 
 class Source(Protocol):

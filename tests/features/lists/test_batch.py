@@ -22,7 +22,6 @@ from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits
-from doi_proxy.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_resolver
@@ -69,12 +68,11 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
         clock = Clock()
         cache = usual_cache("memory:", clock=clock)
         api = usual_api(upstream.url, clock=clock)
-        limits: dict[str, Any] = {"rate": 1e6, "burst": 1e6, "max_concurrency": 16, "reserved_for_people": 0.0}
+        limits: dict[str, Any] = {"rate": 1e6, "burst": 1e6, "max_concurrency": 16}
         guard = open_guard(
             api,
-            Budget(BudgetLimits(**(limits | budget), most_of_client=100), clock),
+            Budget(BudgetLimits(**(limits | budget)), clock),
             clock,
-            timeouts=dict.fromkeys(Priority, 0.05),
         )
         resolver = usual_resolver(cache, guard, clock, upstream=60, recheck=0)
         prefixes = PrefixChain(resolver)

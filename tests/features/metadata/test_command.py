@@ -14,7 +14,6 @@ import pytest
 
 from doi_proxy.features.metadata.works import FetchBudget
 from doi_proxy.upstream.budget import LocalBucket
-from tests.clock import Clock
 from tests.constants import changed
 from tests.features.lists.command_bench import Bench, until
 from tests.features.lists.conftest import bench  # noqa: F401 - a fixture
@@ -105,7 +104,7 @@ async def test_an_interruption_ends_after_the_fetch_under_way_and_the_rest_follo
 
 
 async def test_a_fetch_of_a_command_waits_for_its_share_of_the_budget() -> None:
-    bucket, budget = LocalBucket(1_000.0, 1.0, time.monotonic), budget_of(Clock(0.0))
+    bucket, budget = LocalBucket(1_000.0, 1.0, time.monotonic), budget_of()
     assert [await FetchBudget(bucket, budget, waits=True).take(1.0) for _ in range(5)] == [True] * 5
     assert not await FetchBudget(bucket, budget).take(1.0)
 

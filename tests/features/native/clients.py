@@ -147,7 +147,6 @@ def open_exchange(
     health: HealthLimits = HEALTH,
     private_servers: bool = True,
     monotonic: Callable[[], float] = _now,
-    mark_slow: Callable[[str], None] | None = None,
 ) -> ServiceClient:
     """An exchange with all or some transports."""
     return ServiceClient(
@@ -157,7 +156,6 @@ def open_exchange(
         clocks=Clocks(_epoch, monotonic),
         may_ask_again=tokens or Tokens(),
         observer=observer,
-        mark_slow=mark_slow,
     )
 
 

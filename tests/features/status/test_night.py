@@ -130,7 +130,7 @@ FAULTS: Final = (
     Fault(
         "upstream hangs",
         of_upstream("hang"),
-        r"are refused: upstream-slow: 16 of 16 .* for more than 1 s, .* no token is missing; wait, or find out what",
+        r"are refused: upstream-slow: 12 of 16 .* for more than 1 s, .* no token is missing; wait, or find out what",
         "The upstream is slow, and queries about new names wait",
         "DoiProxyUpstreamSlow",
         ("refusal", "upstream-slow", ""),
@@ -138,7 +138,7 @@ FAULTS: Final = (
     Fault(
         "upstream takes 3 s",
         of_upstream("delay", seconds=3.0),
-        r"are refused: upstream-slow: 16 of 16 .* for more than 1 s, .* no token is missing; wait, or find out what",
+        r"are refused: upstream-slow: 12 of 16 .* for more than 1 s, .* no token is missing; wait, or find out what",
         "The upstream is slow, and queries about new names wait",
         "DoiProxyUpstreamSlow",
         ("refusal", "upstream-slow", ""),

@@ -30,7 +30,6 @@ from doi_proxy.features.metadata.client import (
 from doi_proxy.features.metadata.match import Match, Work, match, read_work
 from doi_proxy.networks import AllowedAddresses
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
-from doi_proxy.resolver.fetcher import Replaced
 from doi_proxy.resolver.resolution import Conditions, ResolveOptions, name_media_type
 from doi_proxy.resolver.target import href, matches, web_target
 from doi_proxy.system.check import Service
@@ -175,7 +174,7 @@ class Works:
         try:
             url = await self._find_address(name, client)
             body = None if url is None else await self._fetch_from(url)
-        except (*FAILURES, Replaced, ServerFailure):
+        except (*FAILURES, ServerFailure):
             self._absent[name.key] = True
             self._count("failed")
             return
@@ -205,7 +204,7 @@ class Works:
     async def _find_address(self, name: HandleName, client: ClientNetwork) -> str | None:
         """The address of the metadata that the agency names for the prefix. A record's own locations do not count.
 
-        Raises DoiProxyError and Replaced.
+        Raises DoiProxyError.
         """
         negotiation = negotiate(CSL, None, False)
         conditions = Conditions(priority=Priority.BULK, client=client)

@@ -26,7 +26,7 @@ from doi_proxy.system.check import Finding, Inspection
 from doi_proxy.system.files import read_regular
 from doi_proxy.system.options import Settings, redact
 from doi_proxy.system.version import read_version
-from doi_proxy.upstream.budget import SLOW_AFTER, SLOW_PREFIX_SECONDS, Budget
+from doi_proxy.upstream.budget import Budget
 from doi_proxy.upstream.client import CONNECT_TIMEOUT, MAX_ANSWER_BYTES, identify, read_egress_proxy
 from doi_proxy.upstream.guard import Breaker
 from doi_proxy.upstream.source import CONTROL_NAME
@@ -36,7 +36,7 @@ from handle_protocol.errors import InvalidSite, QueryNotAdmitted
 from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
 from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_bootstrap_keys, read_site_file
 from handle_protocol.referral import LOOKUP_TIMEOUT, DirectoryLimits, HandleService, Lookups, Question
-from handle_protocol.site import HealthLimits, ServerHealth, unpack_bundle
+from handle_protocol.site import ServerHealth, unpack_bundle
 from handle_protocol.transport.egress import Egress
 from handle_protocol.transport.stream import Transport
 from handle_protocol.wire.message import ENVELOPE_BYTES
@@ -119,12 +119,11 @@ def _open_client(
         allowed = AllowedAddresses(settings.upstream_private_servers, inside)
     return ServiceClient(
         transports if only is None else {only: transports[only]},
-        ServerHealth(HealthLimits(slow_query=SLOW_AFTER, slow_server=SLOW_PREFIX_SECONDS)),
+        ServerHealth(),
         QueryLimits(allowed.find),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
         observer=context.observer if context else None,
-        mark_slow=context.budget.mark_slow if context else None,
     )
 
 

@@ -17,7 +17,6 @@ from doi_names.presentation import decode
 from doi_names.suggestion import Reading, Suggestion, read_best
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.features.suggestions.nearest import NOTHING_NEAR, Nearest, NearestNames
-from doi_proxy.resolver.fetcher import Replaced
 from doi_proxy.resolver.resolution import Conditions, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import TokenBucket
@@ -96,7 +95,7 @@ class Existence:
         return [found for task in done if (found := task.result()) is not None]
 
     async def _resolve(self, name: HandleName, client: ClientNetwork) -> Resolution | None:
-        with suppress(CouldNotVerify, Replaced):
+        with suppress(CouldNotVerify):
             return await self._resolver.resolve(name, Conditions(priority=Priority.BULK, client=client))
         return None
 
