@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.system import check
+from doi_proxy.system import version
 from doi_proxy.system.version import BUILT, VERSION, find_version
 
 pytestmark = pytest.mark.process
@@ -43,7 +43,7 @@ def checkout(tmp_path: Path) -> Path:
     folder.mkdir()
     git(folder, "init", "--quiet")
     commit(folder, "README.md", "a")
-    commit(folder, PLACE, Path(check.__file__).read_text("utf-8").replace(VERSION, LINE))
+    commit(folder, PLACE, Path(version.__file__).read_text("utf-8").replace(VERSION, LINE))
     return folder
 
 
