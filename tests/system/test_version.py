@@ -111,4 +111,4 @@ def test_a_hook_of_another_repository_does_not_change_the_answer(
 
 def test_the_build_can_load_the_module_alone() -> None:
     # -S: without the packages of this environment, of which doi_proxy is one.
-    subprocess.run([sys.executable, "-I", "-S", check.__file__], check=True)
+    subprocess.run([sys.executable, "-I", "-S", version.__file__], check=True)
