@@ -116,9 +116,8 @@ class SimulatedProxy:
         """Answer a request for the name with this key. `now` must not decrease."""
         self._now = now
         entry, tier = self._find(key, now)
-        is_popular = entry is not None and self._is_popular(entry, now)
-        is_fresh = next_step(entry, now, ORDINARY, has_failed=False) is Step.ANSWER
-        if is_fresh and not is_popular:
+        is_fresh = entry is not None and next_step(entry, now, ORDINARY, has_failed=False) is Step.ANSWER
+        if entry is not None and is_fresh and not self._is_popular(entry, now):
             return tier
         self._fetch(key, now)
         if not is_fresh:

@@ -22,7 +22,7 @@ DECIDED: Final = ("cache-control", "expires", "vary", "age", "cache-status", "et
 #: Modules that name such a header and decide none.
 NOT_DECIDING: Final = frozenset(
     {
-        "doi_proxy/features/record_headers/feature.py",  # the headers that a record cannot set
+        "doi_proxy/features/record_headers/headers.py",  # the headers that a record cannot set
         "doi_proxy/features/admin/gate.py",  # replaces them all on answers of /admin
         "doi_proxy/features/setup/doctor.py",  # the answers with which `doctor` tests a front proxy
         "doi_proxy/features/tracing/spans.py",  # reads

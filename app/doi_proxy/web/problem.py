@@ -202,16 +202,6 @@ class ErrorPages:
         self._pages = pages
         self._sections = sections
         self._link = link
-        self._logged_faults: set[type[Exception]] = set()
-
-    def log_fault(self, error: Exception) -> None:
-        """Log a fault of this program that may leave the request unharmed: once for each type of error.
-
-        A fault in the shortcut would otherwise only make answers slower, or fill the log with a traceback a request.
-        """
-        if type(error) not in self._logged_faults:
-            self._logged_faults.add(type(error))
-            log.error("the shortcut failed by a fault of this program; a task answers instead", exc_info=error)
 
     async def find_in_text(self, request: Request, typed: str) -> Sequence[HandleName]:
         """The names in a text of the form, none for a client that wants a problem."""
