@@ -555,8 +555,8 @@ class ResolutionObserver:
     def record_resolution(self, resolution: Resolution) -> None:
         """Count an answer."""
 
-    def record_origin(self, origin: Origin) -> None:
-        """Count an answer that is not a fresh "not found", by its origin."""
+    def record_origin(self, origin: Origin, is_negative: bool) -> None:
+        """Count an answer by its origin, and by whether it is a "not found"."""
 
     def record_failure(self, token: str) -> None:
         """Count a name without an answer. `token` is the token of the failure's class."""

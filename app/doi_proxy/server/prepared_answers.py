@@ -25,11 +25,10 @@ import msgspec
 from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_proxy.errors import FAILURES, CouldNotVerify
-from doi_proxy.resolver.resolution import HIT, Chain, Origin, Resolution, refresh_from
+from doi_proxy.resolver.resolution import HIT, Chain, Origin, Resolution, ResolutionObserver, refresh_from
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server import plain_head
 from doi_proxy.web import responses
-from doi_proxy.web.application import ADMITTED
 from doi_proxy.web.freshness import NO_TERMS, Terms, cache_status_text
 from doi_proxy.web.negotiation import WANTS_DATA, Varies, mask_of, select_variant
 from doi_proxy.web.redirect import Face
@@ -76,7 +75,8 @@ class PreparedReply(msgspec.Struct, gc=False):
     #: Until when a record in memory with the same times and values is the answer; -inf if there is more to look at.
     sure_until: float = -inf
     key: str = ""
-    origin: Origin = HIT
+    #: How its answers are counted: where each is from, and whether it is a "not found".
+    origins: tuple[tuple[Origin, bool], ...] = ()
     fetched_at: float = 0.0
     fresh_until: float = 0.0
     values: int = 0
@@ -98,12 +98,20 @@ class PreparedReply(msgspec.Struct, gc=False):
         self.second, self.first, self.logged = second, first, None
         self.head = b"".join((responses.status_line(self.status), first, self.lines, self.terms.lines(second)))
 
+    def count(self, observer: ResolutionObserver) -> None:
+        """Count an answer about each of its names."""
+        for origin, is_negative in self.origins:
+            observer.record_origin(origin, is_negative)
+        if self.token:
+            observer.record_failure(self.token)
+
     def stand(self, found: Resolution, followed: tuple[Resolution, ...], now: float) -> None:
         """Stand on these records from now on: those of the chain, in its order."""
         entry, second = found.entry, int(now)
         chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
         self.terms, self.second = self.freshness(chain, second), -1
-        self.since, self.key, self.origin, self.values = now, entry.key, found.origin, hash(entry.answer.values)
+        self.origins = tuple((each.origin, not each.is_registered) for each in (found, *followed))
+        self.since, self.key, self.values = now, entry.key, hash(entry.answer.values)
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
         if len(self.grounds) > 1 or found.origin is Origin.LOCAL or entry.is_negative:
             return
@@ -225,12 +233,10 @@ class PreparedAnswers:
         #: Of rare replies, such as pages and those to targets with a query, a client can request any number.
         self._usual, self._rare = Shelf(max_bytes * 3 // 4), Shelf(max_bytes // 4)
         self._find_usual, self._find_rare = self._usual.get, self._rare.get
-        self._peek, self._count_same = resolver.peek, resolver.observer.record_origin
+        self._peek, self._observer = resolver.peek, resolver.observer
         #: What header lines select that are not private. Most clients send the same ones: to read them takes 17 us.
         #: They are kept as a hash of 64 bits with a secret: what they say of a reader, such as Referer, is not kept.
         self._heads: dict[int, int] = {}
-        #: What was done for the last request that got no reply, by its target.
-        self._done: tuple[bytes, set[str]] = (b"", set())
 
     def offer(
         self, target: bytes, reply: Reply, basis: Basis | FailureBasis, header: Callable[[bytes], str | None]
@@ -308,13 +314,12 @@ class PreparedAnswers:
                 break
         if selected == _FULL_PATH or (known is None and not self._can_make(target, selected)):
             return None
-        admission = self._admission
-        if not (admission.admits_all or admission.passes(client_of(forwarded_for))):
-            return None  # the full path refuses and counts the request
         now = self._clock()
         found = self._make(target, selected, now) if known is None else self._holds(known, now)
-        if found is None:
-            return None
+        admission = self._admission
+        if found is None or not (admission.admits_all or admission.passes(client_of(forwarded_for))):
+            return None  # the full path admits or refuses the request, and counts it
+        found.count(self._observer)
         second = int(now)
         if found.second != second or found.first != default_headers:
             found.write(second, default_headers)
@@ -338,13 +343,8 @@ class PreparedAnswers:
             prepared.logged = PreparedRequest(method, path, query, prepared.status, size, cache_status)
         return prepared.logged
 
-    def take_marks(self, target: bytes) -> set[str]:
-        """See doi_proxy.web.application.Preparation."""
-        done, self._done = self._done, (b"", set())
-        return done[1] if done[0] == target else set()
-
     def _holds(self, prepared: PreparedReply, now: float) -> PreparedReply | None:
-        """A reply, if the full path would give the same now; it is counted. None if it has ended, and it is dropped.
+        """A reply, if the full path would give the same now. None if it has ended, and it is dropped.
 
         A reply ends when a record of it is replaced, purged, evicted or due for a refresh; when an outage begins or
         ends, which is looked for once a second; and when its own time is over. `clear` ends all of them.
@@ -357,21 +357,18 @@ class PreparedAnswers:
                 and entry.fresh_until == prepared.fresh_until
                 and hash(entry.answer.values) == prepared.values
             ):
-                self._count_same(prepared.origin)
                 return prepared
         first = prepared.grounds[0]
         if prepared.token:
             if hash_known(self._find_failure(first.name)) == first.source:
-                self._resolver.observer.record_failure(prepared.token)
                 return prepared
         elif now < prepared.until and (chain := self._find_chain(prepared)) is not None:
-            found, *followed = [self._resolver.count_answer(each) for each in chain]
+            found, *followed = chain
             is_same = (found.entry.fetched_at, found.entry.fresh_until) == (prepared.fetched_at, prepared.fresh_until)
             if followed or not is_same or prepared.sure_until > -inf or prepared.second != int(now):
                 prepared.stand(found, tuple(followed), now)
             return prepared
         (self._usual if self._find_usual(prepared.target) else self._rare).put(prepared.target, ())
-        self._done = prepared.target, {ADMITTED}
         return None
 
     def _find_chain(self, prepared: PreparedReply) -> list[Resolution] | None:
@@ -423,10 +420,7 @@ class PreparedAnswers:
         return is_usual and is_short and plain_head.ORIGIN_FORM.fullmatch(target) is not None
 
     def _make(self, target: bytes, selected: int, now: float) -> PreparedReply | None:
-        """Prepare and count the redirect of a record that is found without a task. It is kept if memory has the record.
-
-        The client is admitted. Without such a redirect, `take_marks` returns what the full path need not repeat.
-        """
+        """Prepare the redirect of a record that is found without a task. It is kept if memory has the record."""
         found, reply = None, None
         try:
             found = self._resolver.resolve_now(read_path(target[len(self._sub_path) :]))
@@ -434,11 +428,9 @@ class PreparedAnswers:
         except FAILURES:
             pass  # the full path meets the same error, and answers it
         if found is None or reply is None or reply.basis is None:
-            self._done = target, {ADMITTED}
             return None
         prepared = prepare_reply(target, selected, reply, reply.basis, (Ground(found.name, hash_known(found)),), now)
         prepared.stand(found, (), now)
-        self._resolver.count_answer(found)
         if prepared.size <= MAX_ANSWER_BYTES and (found.origin is Origin.LOCAL or self._peek(found.name.key)):
             self._usual.put(target, (prepared,))
         return prepared

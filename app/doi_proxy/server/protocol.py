@@ -19,7 +19,7 @@ from doi_proxy.server import plain_head, proxies
 from doi_proxy.server.connections import BODY_RATE, Connections, Phase, Reason
 from doi_proxy.server.listening import is_host, split_absolute
 from doi_proxy.server.plain_head import ORIGIN_FORM, ReadingFlow, RequestStream, keep_alive_after_body, refusal
-from doi_proxy.web.application import BEGUN, MARKS, Begun, Preparation
+from doi_proxy.web.application import BEGUN, Begun, Preparation
 from doi_proxy.web.request import Fields
 
 
@@ -313,8 +313,6 @@ class ServerProtocol(HttpToolsProtocol):
         scope: Any = self.scope
         scope["method"] = parser.get_method().decode("ascii")
         scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
-        if self._prepared is not None and (marks := self._prepared.take_marks(self.url)):
-            scope[MARKS] = marks
         forwarded = proxies.forwarded_scope(self.app, scope) if proxies.is_forwarded(fields) else scope
         # The application joins the lines of one name (RFC 9110, section 5.3).
         is_whole = len(fields) == len(self.headers)

@@ -82,10 +82,6 @@ def _answer_options(request: Request, allow: str) -> Reply:
     return Reply(204, tuple(headers))
 
 
-#: The member of the scope with what has been done for the request. Copies of a scope share it.
-MARKS = "doi_proxy.marks"
-#: The mark of a request whose client is admitted.
-ADMITTED = "admitted"
 #: The member of the scope with an answer that the server has begun.
 BEGUN = "doi_proxy.begun"
 
@@ -111,9 +107,6 @@ class Preparation(Protocol):
 
     def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
         """The whole answer to one whole request, None if there is none."""
-
-    def take_marks(self, target: bytes) -> set[str]:
-        """The steps that `answer` did for its last request, if that was for `target`. A second call returns none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +183,9 @@ class Application:
         return responses.write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
     def _refuse(self, request: Request, route: str) -> responses.Reply | None:
-        """The refusal of a client that may not have an answer, None if it is admitted. It is counted once."""
-        if self._admission.admits_all or route == "operation" or ADMITTED in (marks := _marks_of(request)):
+        """The refusal of a client that may not have an answer, None if it is admitted."""
+        if self._admission.admits_all or route == "operation":
             return None
-        marks.add(ADMITTED)
         try:
             self._admission.admit(request.client_address)
         except errors.DoiProxyError as error:
@@ -391,12 +383,6 @@ class Application:
 
 async def _no_body() -> responses.Message:
     return {"type": "http.request", "body": b"", "more_body": False}
-
-
-def _marks_of(request: Request) -> set[str]:
-    """What has been done for the request. A request that memory cannot answer passes twice."""
-    marks: set[str] = request.scope.setdefault(MARKS, set())
-    return marks
 
 
 def _is_of_name(path: bytes) -> bool:

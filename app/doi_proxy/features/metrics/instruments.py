@@ -98,14 +98,13 @@ class AnswerMetrics(ResolutionObserver, Collector):
 
     def record_resolution(self, resolution: Resolution) -> None:
         """See ResolutionObserver."""
-        if resolution.origin is HIT and not resolution.is_registered:
-            self._negative += 1
-        else:
-            self.record_origin(resolution.origin)
+        self.record_origin(resolution.origin, not resolution.is_registered)
 
-    def record_origin(self, origin: Origin) -> None:
+    def record_origin(self, origin: Origin, is_negative: bool) -> None:
         """See ResolutionObserver."""
-        if origin is HIT:
+        if origin is HIT and is_negative:
+            self._negative += 1
+        elif origin is HIT:
             self._hits += 1
         else:
             self._others[origin] += 1
