@@ -5,6 +5,7 @@ An error that the function under test documents is an answer, not a finding.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from functools import cache
@@ -46,7 +47,6 @@ from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.resolution import Client
 from doi_proxy.resolver.target import choose_location
 from doi_proxy.store.stored_entry import compress, pack, unpack
-from doi_proxy.system.eager import Rest, begin
 from doi_proxy.upstream.source import read_retry_after
 from doi_proxy.web.languages import choose_language
 from doi_proxy.web.negotiation import negotiate
@@ -59,7 +59,6 @@ from handle_protocol.value import read_values, write_values
 from handle_protocol.wire.message import (
     ENVELOPE_BYTES,
     AnswerText,
-    OpCode,
     OpFlag,
     ResponseStatus,
     Values,
@@ -302,22 +301,23 @@ def native(data: bytes) -> None:
 
 
 def native_request(data: bytes) -> None:
-    """Any request to the native listener is malformed, has one answer that can be decoded, or needs a query."""
+    """Any request to the native listener is malformed, or has one answer that can be decoded."""
     length = max(0, len(data) - ENVELOPE_BYTES).to_bytes(4, "big")
     message = data[: ENVELOPE_BYTES - len(length)] + length + data[ENVELOPE_BYTES:]
     try:
         request = read_request(message)
     except MalformedMessage:
         return
-    reply = begin(_responder().answer(request, Peer("192.0.2.7", "127.0.0.1", 2641)))
-    if isinstance(reply, Rest):
-        reply.work.close()
-        assert request.op_code == OpCode.RESOLUTION
-        return
+    reply = _loop().run_until_complete(_responder().answer(request, Peer("192.0.2.7", "127.0.0.1", 2641)))
     response = decode_response(reply, digest_requested=request.has(OpFlag.REQUEST_DIGEST))
     assert response.envelope.request_id == request.message.envelope.request_id
     assert response.credential is None and response.header.op_code == request.op_code
     assert (response.code == ResponseStatus.SUCCESS) is not isinstance(response.body, AnswerText)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
 
 
 @cache
