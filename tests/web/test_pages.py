@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.assembly.features import text_folders
-from doi_proxy.features.branding.branding import sample_facts
+from doi_proxy.assembly.features import text_packages
 from doi_proxy.resolver.prefix_chain import ReportContact
-from doi_proxy.web.languages import CORE, TextFolder, load_catalogues
+from doi_proxy.web.languages import CORE, load_catalogues
 from doi_proxy.web.locations import MAX_LOCATIONS_SHOWN
 from doi_proxy.web.look import our_branding
 from doi_proxy.web.pages import ERROR_TEXTS, NOTES, Link, Pages, StaleNote
@@ -25,16 +24,15 @@ from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, MAX_VALUES_SHOWN, P
 from handle_protocol.location import Location
 from handle_protocol.value import HandleValue, read_values
 from tests.table import table
+from tests.web.proxy import Proxy
 
 PAGES = Pages(
     base_url_hint="https://doi.example.edu/",
     product_version="1.2.3",
-    of_features=text_folders(),
+    of_features=text_packages(),
 )
 PAGES.rebrand(replace(our_branding(), brand=replace(our_branding().brand, contact="library@example.edu")))
 HERE = Link("/doi")
-#: Facts for the pages of features.
-FEATURE_PAGES = {page: facts for folder in text_folders() for page, facts in folder.samples().items()}
 ORDINARY = "10.1000/182"
 HOSTILE = "10.5555/<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202egpj.exe\u00ad{{ 7*7 }}{name}"
 LONG = "10.5555/" + "a-very-long-suffix." * 400
@@ -141,10 +139,6 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
             contact=ReportContact("", text),
         ),
         "openurl": PAGES.openurl(link, language),
-        **{
-            page: PAGES.render(page, link, language, "home.title", **FEATURE_PAGES[page])
-            for page in ("privacy", "status")
-        },
         "which_ra": PAGES.which_ra(link, language, rows=[((text, name), {"DOI": text, "RA": text})], count=100),
         "locations": PAGES.locations(
             link,
@@ -677,13 +671,15 @@ def test_the_stylesheet_loads_nothing() -> None:
     assert not re.search(r"url\(|@import|@font-face", css)
 
 
-def test_every_template_has_a_sample_for_the_check_of_custom_templates() -> None:
-    for folder in (TextFolder(CORE, sample_facts), *text_folders()):
-        files = resources.files(folder.package).joinpath("texts").iterdir()
-        names = {file.name.removesuffix(".html") for file in files if file.name.endswith(".html")}
-        assert set(folder.samples()) == names - {"layout", "parts"}, folder.package
-
-
 def test_no_two_folders_have_a_template_of_the_same_name() -> None:
-    names = [*sample_facts(), *(name for folder in text_folders() for name in folder.samples())]
+    folders = [resources.files(package).joinpath("texts") for package in (CORE, *text_packages())]
+    names = [file.name for folder in folders for file in folder.iterdir() if file.name.endswith(".html")]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/privacy", "/status?format=html"])
+async def test_a_page_of_a_feature_is_a_sound_document(path: str) -> None:
+    async with Proxy() as proxy:
+        page = Page((await proxy.get(path)).text)
+    assert page.one("title").text.startswith(page.one("h1").text)

@@ -10,14 +10,14 @@ from hashlib import blake2b
 from types import CodeType, MappingProxyType
 from typing import Any, Final, Literal
 
-from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined, Template
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from jinja2.runtime import Context, Macro
-from markupsafe import escape
+from markupsafe import Markup, escape
 
 from doi_names.presentation import component
 from doi_proxy.system.files import read_package_file
 from doi_proxy.web import shown_values
-from doi_proxy.web.languages import CORE, LANGUAGES, Catalogue, TextFolder, load_catalogues
+from doi_proxy.web.languages import LANGUAGES, Catalogue, load_catalogues
 from doi_proxy.web.negotiation import write_timestamp
 
 TEXT_PLACEHOLDER: Final = "{text}"
@@ -73,6 +73,9 @@ class Brand:
     imprint: str = ""
     privacy: str = ""
     footer: str = ""
+    #: HTML at the end of the header, and at the start of the footer.
+    header_html: Markup | None = None
+    footer_html: Markup | None = None
 
     @property
     def text_searches(self) -> tuple[NamedLink, ...]:
@@ -91,8 +94,6 @@ class Branding:
     languages: Sequence[str] = LANGUAGES
     #: By language, the texts that replace ours. A language that we do not have has all of them.
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: Returns what renders the pages instead of our templates.
-    replace_templates: Callable[[OwnTemplates], Renderer] | None = None
     #: The brand in each language in which it differs.
     brands: Mapping[str, Brand] = field(default_factory=dict)
 
@@ -163,20 +164,6 @@ Renderer = Callable[[str, Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTemplates:
-    """Our templates, for those that replace or extend them. `texts` are those of the default language."""
-
-    loader: BaseLoader
-    #: The files of all templates.
-    files: Sequence[str]
-    #: Opens an environment with what our templates use.
-    open: Callable[[BaseLoader], Environment]
-    render: Renderer
-    of_features: Sequence[TextFolder]
-    texts: Catalogue
-
-
-@dataclass(frozen=True, slots=True)
 class Look:
     """Templates, texts and static files. The first catalogue is that of the default language."""
 
@@ -201,19 +188,12 @@ class Look:
         return self.render_template(template, {"brand": self.brands[context["t"].language], **context})
 
 
-def open_look(branding: Branding, of_features: Sequence[TextFolder], *, version: str) -> Look:
-    """Read templates and texts. Raises ConfigurationError if templates in place of ours cannot be used."""
-    packages = (CORE, *(folder.package for folder in of_features))
+def open_look(branding: Branding, packages: tuple[str, ...], *, version: str) -> Look:
+    """Read the templates and texts of packages."""
     catalogues = load_catalogues(branding.languages, packages, branding.texts)
     names = {"version": version, "operator": shown_values.contact_link(branding.brand.contact)}
     sources = _read_sources(packages)
     render, preparations = _load_own(sources, names, catalogues)
-    if branding.replace_templates is not None:
-        first = next(iter(catalogues.values()))
-        own = OwnTemplates(
-            FunctionLoader(sources.get), list(sources), partial(_open_environment, names), render, of_features, first
-        )
-        render = branding.replace_templates(own)
     brands = {tag: branding.brands.get(tag, branding.brand) for tag in catalogues}
     return Look(brands, branding.files, catalogues, render, preparations)
 

@@ -21,7 +21,7 @@ from doi_proxy.resolver.prefix_chain import (
     ReportContact,
 )
 from doi_proxy.web import shown_values
-from doi_proxy.web.languages import CORE, Catalogue, TextFolder
+from doi_proxy.web.languages import CORE, Catalogue
 from doi_proxy.web.locations import show_locations
 from doi_proxy.web.look import Brand, Branding, NamedLink, StaticFile, open_look, our_branding
 from doi_proxy.web.negotiation import write_date, write_moment
@@ -229,7 +229,7 @@ class Pages:
     """Every page of this resolver. Methods return UTF-8. A `language` that is not one of `languages` is the default.
 
     `base_url_hint` is the address that the home page shows to programs if a link's base is not a URL. `of_features`
-    are the texts and templates of features.
+    are the packages of features with texts and templates.
     """
 
     def __init__(
@@ -237,9 +237,10 @@ class Pages:
         *,
         base_url_hint: str,
         product_version: str,
-        of_features: Sequence[TextFolder] = (),
+        of_features: Sequence[str] = (),
     ) -> None:
-        self._of_features = of_features
+        #: The packages whose folders `texts` the pages read.
+        self.packages = (CORE, *of_features)
         self._address = base_url_hint.rstrip("/")
         self._version = product_version
         self.rebrand(our_branding())
@@ -248,7 +249,7 @@ class Pages:
 
     def rebrand(self, branding: Branding) -> None:
         """Change the face of the pages. Raises ConfigurationError, and then changes nothing."""
-        self._look = open_look(branding, self._of_features, version=self._version)
+        self._look = open_look(branding, self.packages, version=self._version)
 
     async def prepare(self) -> None:
         """Compile the templates in a thread. Otherwise, the first page of each kind takes the event loop 40 ms.
@@ -269,11 +270,6 @@ class Pages:
     def languages(self) -> tuple[str, ...]:
         """The tags of the languages, the default first."""
         return tuple(self._look.catalogues)
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """The packages whose folders `texts` the pages read."""
-        return (CORE, *(folder.package for folder in self._of_features))
 
     @property
     def files(self) -> Mapping[str, StaticFile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from doi_proxy.errors import ConfigurationError, InvalidRequest
 from doi_proxy.features import feature
@@ -38,12 +38,6 @@ class Proof(feature.Feature):
     needs = ("native",)
 
     _root: HandleService | None
-
-    @classmethod
-    def samples(cls) -> dict[str, dict[str, Any]]:
-        """See Feature."""
-        signature = {"state": "valid", "signer": "300:10.1000/key", "covered": 3, "total": 3}
-        return {"proof": {"is_proven": True}, "signature": {"signature": signature}}
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """The sections of the page of a record."""
