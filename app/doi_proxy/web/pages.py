@@ -257,9 +257,10 @@ class Pages:
         The thread holds the interpreter's lock, so it rests after each template as long as that took.
         """
         now = asyncio.get_running_loop().time
-        for compile_template in self._look.preparations:
+        templates = self._look.templates
+        for name in templates.list_templates(extensions=["html"]):
             began = now()
-            await asyncio.to_thread(compile_template)
+            await asyncio.to_thread(templates.get_template, name)
             await asyncio.sleep(now() - began)
 
     def texts(self, language: str) -> Catalogue:
