@@ -16,8 +16,10 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.branding.branding import MAX_HTML_BYTES, MAX_LOGO_BYTES, read_brand_links, read_branding
 from doi_proxy.features.branding.feature import BrandedPages, BrandingSettings, rebrand
 from doi_proxy.main import create
+from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT
 from doi_proxy.web.languages import CORE
 from doi_proxy.web.look import Branding
+from doi_proxy.web.name_pages import describe_not_found
 from doi_proxy.web.pages import Link, Pages
 from tests.table import table
 from tests.web.proxy import Proxy
@@ -265,6 +267,7 @@ def test_the_worked_example_is_shown_as_it_says() -> None:
         assert shown in english
     assert "Öffnungszeiten" in german and "Geben Sie eine DOI ein" in german
     missing = HandleName("10.1000/x y")
-    html = pages.not_found(HERE, "en", name=missing).decode()
+    facts = describe_not_found(pages, "en", missing, NO_REPORT_CONTACT)
+    html = pages.render("not_found", HERE, "en", "not_found.title_", missing, **facts, blocks=()).decode()
     assert "Ask our information desk:" in html
     assert 'href="https://library.example.edu/find?doi=10.1000%2Fx%20y"' in html
