@@ -42,7 +42,9 @@ from doi_proxy.resolver.resolution import Client
 from doi_proxy.resolver.target import choose_location
 from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.store.stored_entry import pack, unpack
-from doi_proxy.web.pages import Link, RecordSource
+from doi_proxy.web.name_pages import describe_not_found, describe_record
+from doi_proxy.web.negotiation import write_moment
+from doi_proxy.web.pages import Link
 from doi_proxy.web.request_path import PREPARED
 from handle_protocol.location import read_locations
 from handle_protocol.referral import read_answer
@@ -186,11 +188,16 @@ def _page(kind: str) -> Operation:
     contact = ReportContact("Crossref", "support@crossref.example")
     # A section without names, such as the suggestions for most names.
     sections = {"blocks": ["suggestions.html"], "registered": [], "suggestions": [], "around": []}
-    value, about = read_values(values_of(HOT)).values[:1], RecordSource("Crossref", _NOW)
+    value = read_values(values_of(HOT)).values[:1]
+    about = {"agency": "Crossref", "checked": write_moment(pages.texts("en"), _NOW)}
+
+    def show(template: str, describe: Callable[[], Mapping[str, Any]]) -> bytes:
+        return pages.render(template, link, "en", f"{template}.title_", name, **describe())
+
     draw: dict[str, Callable[[], bytes]] = {
         "home": lambda: pages.home(link, "en"),
-        "not_found": lambda: pages.not_found(link, "en", name=name, sections=sections, contact=contact),
-        "record": lambda: pages.values(link, "en", name=name, values=value, stale=None, about=about),
+        "not_found": lambda: show("not_found", lambda: describe_not_found(pages, "en", name, contact) | sections),
+        "record": lambda: show("values", lambda: describe_record(value, **about)),
     }
     return _repeat(draw[kind])
 

@@ -69,8 +69,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "cryptography": frozenset({"handle_protocol"}),
     "sqlite3": frozenset({"store", "features.sqlite", "features.registry", "features.bundles"}),
     "redis": frozenset({"features.valkey"}),
-    # The second has the templates of an institution.
-    "jinja2": frozenset({"web", "features.branding"}),
+    "jinja2": frozenset({"web"}),
     # Every feature that answers requests.
     "fastapi": frozenset({"features", "endpoints", "assembly"}),
     "starlette": frozenset({"features", "list_formats", "endpoints"}),

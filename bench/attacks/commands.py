@@ -23,37 +23,35 @@ _ADDRESSES: Final = 4 * 1024 * _MIB
 _SPARSE: Final = 8 * 1024**3
 
 
-#: Hostile files of an institution's face: its folder, its name, and its content.
+#: Hostile files of an institution's face: their folder in that of branding.toml, their name, and their content.
 _FACES: Final[dict[str, tuple[str, str, bytes]]] = {
     "control: a text": ("messages", "en.toml", b'[home]\ntitle = "Find a DOI"\n'),
     "a text with a width of 999,999,999": ("messages", "en.toml", b'[site]\nversion = "{version:>999999999}"'),
     "a text with an attribute": ("messages", "en.toml", b'[site]\nversion = "{version.__class__}"'),
     "texts nested 100,000 deep": ("messages", "en.toml", b"[site]\nversion = " + b"[" * 100_000),
     "a number of 5,000 digits": ("messages", "en.toml", b"[site]\nversion = " + b"9" * 5_000),
-    "a template with an error": ("templates", "home.html", b"{% extends 'none.html' %}"),
-    "a template that includes itself": ("templates", "home.html", b"{% include 'home.html' %}"),
-    "a template that extends a file outside": ("templates", "home.html", b"{% extends '../../etc/passwd' %}"),
-    "a template of 300 kB": ("templates", "home.html", b"x" * 300_000),
-    "a template that is not UTF-8": ("templates", "home.html", b"\xff\xfe"),
+    "HTML of 300 kB": ("", "header.html", b"x" * 300_000),
+    "HTML that is not UTF-8": ("", "header.html", b"\xff\xfe"),
+    "HTML for another language": ("", "header.tlh.html", b"<p>x</p>"),
 }
 
 
 def face_files(checkout: Checkout) -> Iterator[Row]:
-    """`check` with hostile texts and templates of an institution."""
+    """`check` with hostile texts and HTML of an institution."""
     with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as name:
         for number, (label, (kind, file, content)) in enumerate(_FACES.items()):
             (_make_face(Path(name, str(number)), kind) / file).write_bytes(content)
             yield _check_face(checkout, label, Path(name, str(number)))
         for number, (label, odd) in enumerate(_odd_files(Path(name)).items()):
-            for kind, file in (("messages", "en.toml"), ("templates", "home.html")):
-                folder = Path(name, f"{kind}{number}")
+            for kind, file in (("messages", "en.toml"), ("", "header.html")):
+                folder = Path(name, f"{file}-{number}")
                 (_make_face(folder, kind) / file).symlink_to(odd)
                 yield _check_face(checkout, f"{file} is {label}", folder)
 
 
 def _make_face(folder: Path, kind: str) -> Path:
     """A folder of branding with an empty file of settings. Returns its folder of this kind."""
-    (folder / kind).mkdir(parents=True)
+    (folder / kind).mkdir(parents=True)  # "" is the folder itself
     (folder / "branding.toml").touch()
     return folder / kind
 

@@ -51,7 +51,6 @@ def _service_exchanges(number: int) -> Iterator[Exchange]:
 GROUPS: Final[dict[str, tuple[list[str], Exchanges]]] = {
     "service": (_SERVE, _service_exchanges),
     "certified": (_SERVE, lambda number: certified_exchanges()),
-    "own pages": (_SERVE, name_exchanges),
 }
 UNITS: Final[dict[str, Callable[[], Iterator[Unit]]]] = {
     "readers": turn_units.readers,
@@ -98,23 +97,11 @@ async def _prepared(group: str, folder: Path, upstream_url: str) -> AsyncIterato
     if group == "service":
         settings["store_url"] = store_url = f"sqlite:///{folder}/{group}.sqlite3"
         await _fill(store_url)
-    if group == "own pages":
-        settings |= _write_own_pages(folder)
     if group != "certified":
         yield settings
         return
     async with signed_upstream(folder) as upstream:
         yield settings | upstream
-
-
-def _write_own_pages(folder: Path) -> dict[str, object]:
-    """A template in place of each of ours, which extends it. Returns the settings."""
-    (folder / "branding.toml").write_text('accent = "#123456"\n', "utf-8")
-    own = folder / "templates"
-    own.mkdir()
-    for name in ("found", "values", "locations", "not_found", "home", "help", "error"):
-        (own / f"{name}.html").write_text(f'{{% extends "doi-proxy/{name}.html" %}}', "utf-8")
-    return {"branding_folder": folder, "branding_name": "Institute"}
 
 
 async def _measure(proxy: TimedProxy, exchange: Exchange) -> Longest:

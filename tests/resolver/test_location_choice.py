@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import doi_proxy
 from doi_names.name import HandleName
-from doi_proxy.assembly.features import text_folders
+from doi_proxy.assembly.features import text_packages
 from doi_proxy.cache.entry import FOREVER, Entry, RegistryEntry
 from doi_proxy.errors import UpstreamTimeout
 from doi_proxy.resolver import resolution as claims
@@ -583,7 +583,7 @@ MESSAGES: Final = {
 
 
 def test_each_text_with_the_word_of_a_claim_belongs_to_a_claim() -> None:
-    texts = read_all((CORE, *(folder.package for folder in text_folders())), "en")
+    texts = read_all((CORE, *text_packages()), "en")
     said = {key for key, text in texts.items() if _WORDS.search(text.lower()) or _READERS_WORDS.search(text.lower())}
     decided = {key for keys in TEXTS.values() for key in keys.split()}
     assert set(TEXTS) <= set(CLAIMS)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup, escape
 
-from doi_proxy.assembly.features import text_folders
+from doi_proxy.assembly.features import text_packages
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.branding.branding import placeholders
 from doi_proxy.web.languages import (
@@ -27,7 +27,7 @@ from doi_proxy.web.languages import (
 from tests.table import table
 
 #: The core, and the features that have texts.
-PACKAGES = (CORE, *(folder.package for folder in text_folders()))
+PACKAGES = (CORE, *text_packages())
 CATALOGUES = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
 ENGLISH = CATALOGUES[LANGUAGES[0]]
 #: Keys that are put together from a part that stands in the code and one that a fact decides.

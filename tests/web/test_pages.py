@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from importlib import resources
@@ -13,28 +14,31 @@ from typing import Any
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.assembly.features import text_folders
-from doi_proxy.features.branding.branding import sample_facts
+from doi_names.presentation import url_path
+from doi_proxy import errors
+from doi_proxy.assembly.features import text_packages
 from doi_proxy.resolver.prefix_chain import ReportContact
-from doi_proxy.web.languages import CORE, TextFolder, load_catalogues
-from doi_proxy.web.locations import MAX_LOCATIONS_SHOWN
+from doi_proxy.web.languages import CORE, load_catalogues
+from doi_proxy.web.locations import MAX_LOCATIONS_SHOWN, show_locations
 from doi_proxy.web.look import our_branding
-from doi_proxy.web.pages import ERROR_TEXTS, NOTES, Link, Pages, StaleNote
+from doi_proxy.web.name_pages import NOTES, describe_not_found, describe_record, write_stale
+from doi_proxy.web.pages import ERROR_TEXTS, Link, Pages
+from doi_proxy.web.problem import ErrorPages
 from doi_proxy.web.redirect import redirect_stub
+from doi_proxy.web.request import Request
 from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, MAX_VALUES_SHOWN, PERMISSIONS, show_names
 from handle_protocol.location import Location
 from handle_protocol.value import HandleValue, read_values
 from tests.table import table
+from tests.web.proxy import Proxy
 
 PAGES = Pages(
     base_url_hint="https://doi.example.edu/",
     product_version="1.2.3",
-    of_features=text_folders(),
+    of_features=text_packages(),
 )
 PAGES.rebrand(replace(our_branding(), brand=replace(our_branding().brand, contact="library@example.edu")))
 HERE = Link("/doi")
-#: Facts for the pages of features.
-FEATURE_PAGES = {page: facts for folder in text_folders() for page, facts in folder.samples().items()}
 ORDINARY = "10.1000/182"
 HOSTILE = "10.5555/<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202egpj.exe\u00ad{{ 7*7 }}{name}"
 LONG = "10.5555/" + "a-very-long-suffix." * 400
@@ -125,43 +129,67 @@ def suggested(name: HandleName) -> dict[str, Any]:
     return {"blocks": ["suggestions.html"], **names}
 
 
+TITLES = {
+    "openurl": "openurl.title",
+    "which_ra": "which_ra.title",
+    "locations": "locations.title_",
+    "found": "found.title",
+    "gone": "gone.title_",
+}
+
+
+def error_page(
+    error: errors.DoiProxyError, name: HandleName | None = None, *, typed: str = "", language: str = "en"
+) -> bytes:
+    """What a browser gets about an error."""
+    fields = {b"accept": b"text/html", b"accept-language": language.encode()}
+    scope = {"method": "GET", "query_string": b"", "raw_path": b"/"}
+    shown = ErrorPages(pages=PAGES, link=HERE, sections=())
+    return shown.answer(Request(scope, no_body, None, b"", fields), error, name=name, typed=typed).body
+
+
+def record_page(
+    language: str, name: HandleName, values: Sequence[HandleValue], note: str | None = None, **about: Any
+) -> bytes:
+    return PAGES.render("values", HERE, language, "values.title_", name, **describe_record(values, note, **about))
+
+
+def not_found_page(
+    language: str, name: HandleName, contact: str | None, sections: dict[str, Any], link: Link = HERE
+) -> bytes:
+    facts = describe_not_found(PAGES, language, name, ReportContact("", contact))
+    return PAGES.render("not_found", link, language, "not_found.title_", name, **facts, **sections)
+
+
+async def no_body() -> Any:
+    raise AssertionError("the body is not read")
+
+
 def every_page(language: str, text: str) -> dict[str, bytes]:
     name, link, values = HandleName(text), HERE, record_with(text)
-    stale = StaleNote(1_795_165_200.0, text)
+    stale = write_stale(PAGES.texts(language), 1_795_165_200.0, None, text)
+    shown = show_locations(
+        name, [Location((("href", text), ("country", text))), Location((("href_template", "http://x/{hdl}"),))]
+    )
+    facts: dict[str, dict[str, Any]] = {
+        "openurl": {},
+        "which_ra": {"rows": [(text, url_path(name), text, None)], "typed": text, "count": 100, "given": None},
+        "locations": {"name": name, "locations": shown, "hidden": 0, "malformed": [text]},
+        "found": {"name": name, "typed": text},
+        "gone": {"name": name, "reason": text, "date": text, "ways": PAGES.list_ways(language, name, "gone")},
+    }
     return {
         "home": PAGES.home(link, language),
-        "values": PAGES.values(link, language, name=name, values=values, stale=stale),
-        **{note: PAGES.values(link, language, name=name, values=values[:1], stale=None, note=note) for note in NOTES},
-        "values_not_found": PAGES.values_not_found(link, language, name=name),
-        "not_found": PAGES.not_found(
-            link,
-            language,
-            name=name,
-            sections=suggested(name),
-            contact=ReportContact("", text),
-        ),
-        "openurl": PAGES.openurl(link, language),
-        **{
-            page: PAGES.render(page, link, language, "home.title", **FEATURE_PAGES[page])
-            for page in ("privacy", "status")
-        },
-        "which_ra": PAGES.which_ra(link, language, rows=[((text, name), {"DOI": text, "RA": text})], count=100),
-        "locations": PAGES.locations(
-            link,
-            language,
-            name=name,
-            candidates=[
-                Location((("href", text), ("country", text))),
-                Location((("href_template", "http://x/{hdl}"),)),
-            ],
-            malformed=[text],
-        ),
-        "not_a_doi": PAGES.not_a_doi(link, language, typed=text, reason=text, sections=suggested(name)),
-        "found": PAGES.found(link, language, names=(name,), typed=text),
-        "could_not_verify": PAGES.could_not_verify(link, language, name=name, reason=text, retry_after=30),
-        "alias": PAGES.alias_chain_too_long(link, language, name=name, reached=name),
-        "gone": PAGES.gone(link, language, name=name, reason=text, date="2026-03-01"),
-        "prefix": PAGES.prefix_inactive(link, language, name=name, message=text, contact=text),
+        "values": record_page(language, name, values, stale=stale),
+        **{note: record_page(language, name, values[:1], note) for note in NOTES},
+        "values_not_found": record_page(language, name, (), "values_not_found"),
+        "not_found": not_found_page(language, name, text, suggested(name)),
+        **{page: PAGES.render(page, link, language, TITLES[page], **given) for page, given in facts.items()},
+        "not_a_doi": error_page(errors.UnreadableName(), typed=text, language=language),
+        "could_not_verify": error_page(errors.CouldNotVerify(retry_after=30), name, language=language),
+        "alias": error_page(errors.AliasChainTooLong(reached=text), name, language=language),
+        "prefix": error_page(errors.PrefixInactive(status_message=text, contact=text), name, language=language),
+        "denied": error_page(errors.PrefixDenied(text), name, language=language),
         **{title: PAGES.error(link, language, title_key=title, reason=text) for title in ERROR_TEXTS},
     }
 
@@ -261,9 +289,7 @@ def test_a_page_says_what_happened_in_a_sentence_with_a_sign_then_offers_one_act
     key: str, sign: str, sentence: str, action: str | None
 ) -> None:
     if key == "values":
-        page = Page(
-            PAGES.values(HERE, "en", name=HandleName(ORDINARY), values=record_with("https://a.b/"), stale=None).decode()
-        )
+        page = Page(record_page("en", HandleName(ORDINARY), record_with("https://a.b/")).decode())
     else:
         page = Page(every_page("en", ORDINARY)[key].decode())
     [shown] = [element for element in page.all("span") if "sign" in element.attributes.get("class", "").split()]
@@ -317,12 +343,7 @@ def test_the_form_resolves_with_its_first_button_and_shows_the_record_with_its_s
 
 def not_found(text: str, *, contact: str | None = None, language: str = "en") -> Page:
     name = HandleName(text)
-    html = PAGES.not_found(
-        Link(""),
-        language,
-        name=name,
-        contact=ReportContact("", contact),
-    )
+    html = not_found_page(language, name, contact, {"blocks": ()}, Link(""))
     return Page(html.decode())
 
 
@@ -394,8 +415,7 @@ def test_without_a_form_of_the_agency_the_report_goes_to_the_form_of_doi_org() -
 )
 def test_a_name_is_called_what_it_is(text: str, kind: str, elsewhere: str) -> None:
     assert not_found(text).one("h1").text == f"{kind} Not Found"
-    html = PAGES.could_not_verify(HERE, "en", name=HandleName(text), reason="It is down.", retry_after=None)
-    page = Page(html.decode())
+    page = Page(error_page(errors.CouldNotVerify(), HandleName(text)).decode())
     assert page.one("h1").text == f"This {kind if kind == 'DOI' else kind.lower()} could not be verified"
     assert elsewhere in page.links
 
@@ -408,7 +428,7 @@ def test_a_name_is_called_what_it_is(text: str, kind: str, elsewhere: str) -> No
     ],
 )
 def test_what_looks_like_a_handle_is_sent_to_the_resolver_of_handles(typed: str, href: str | None) -> None:
-    page = Page(PAGES.not_a_doi(HERE, "en", typed=typed, reason="It is none.").decode())
+    page = Page(error_page(errors.UnreadableName(), typed=typed).decode())
     assert page.one("h1").text == "Not a DOI"
     assert {link for link in page.links if "hdl.handle.net" in link} == ({href} if href else set())
 
@@ -425,7 +445,7 @@ def test_what_looks_like_a_handle_is_sent_to_the_resolver_of_handles(typed: str,
     ],
 )
 def test_escapes_are_shown_as_the_text_that_they_stand_for(typed: str, shown: str) -> None:
-    page = Page(PAGES.not_a_doi(HERE, "en", typed=typed, reason="It is none.").decode())
+    page = Page(error_page(errors.UnreadableName(), typed=typed).decode())
     assert shown in page.words
     assert page.one("input").attributes["value"] == shown
 
@@ -453,15 +473,14 @@ def test_could_not_verify_never_says_that_the_name_is_missing() -> None:
     ],
 )
 def test_the_time_to_wait_is_shown_if_it_is_known(seconds: int | None, shown: str | None) -> None:
-    html = PAGES.could_not_verify(HERE, "en", name=HandleName(ORDINARY), reason="It is down.", retry_after=seconds)
-    page = Page(html.decode())
+    page = Page(error_page(errors.CouldNotVerify(retry_after=seconds), HandleName(ORDINARY)).decode())
     assert page.links["/doi/10.1000/182"] == "Try again"
     assert ("Please try again in" in page.words) == (shown is not None)
     assert shown is None or shown in page.words
 
 
 def test_the_end_of_an_alias_chain_is_linked_to_its_own_record() -> None:
-    html = PAGES.alias_chain_too_long(HERE, "en", name=HandleName("10.1000/a"), reached=HandleName("10.1000/b"))
+    html = error_page(errors.AliasChainTooLong(reached="10.1000/b"), HandleName("10.1000/a"))
     assert Page(html.decode()).links["/doi/10.1000/b?noredirect&ignore_aliases"] == "10.1000/b"
 
 
@@ -485,8 +504,7 @@ def test_words_that_are_english_are_marked_so_in_another_language() -> None:
 
 
 def values_page(*values: dict[str, object], note: str | None = None, name: str = ORDINARY) -> Page:
-    html = PAGES.values(HERE, "en", name=HandleName(name), values=read(*values), stale=None, note=note)
-    return Page(html.decode())
+    return Page(record_page("en", HandleName(name), read(*values), note).decode())
 
 
 def cells(page: Page) -> list[str]:
@@ -607,28 +625,24 @@ def test_a_prefix_has_a_record_page_without_a_doi_uri() -> None:
     assert "https://doi.org/10.1000" in page.links
 
 
+def stale_page(fetched: float, expired: float | None) -> Page:
+    stale = write_stale(PAGES.texts("en"), fetched, expired, "It is down.")
+    return Page(record_page("en", HandleName(ORDINARY), record_with("x"), stale=stale).decode())
+
+
 @pytest.mark.parametrize(
     ("fetched", "said"),
     [(1_795_165_200.0, "last confirmed on 20 November 2026, 09:00 UTC"), (0.0, "could not be confirmed just now")],
 )
 def test_a_stale_record_says_since_when(fetched: float, said: str) -> None:
-    html = PAGES.values(
-        HERE,
-        "en",
-        name=HandleName(ORDINARY),
-        values=record_with("x"),
-        stale=StaleNote(fetched, "It is down."),
-        note=None,
-    )
-    words = Page(html.decode()).words
+    words = stale_page(fetched, None).words
     assert said in words
     assert "Reason: It is down." in words
 
 
 def test_a_stale_record_says_when_it_expired() -> None:
-    note = StaleNote(1_795_165_200.0, "It is down.", 1_795_251_600.0)
-    html = PAGES.values(HERE, "en", name=HandleName(ORDINARY), values=record_with("x"), stale=note, note=None)
-    assert "has been out of date since 21 November 2026, 09:00 UTC" in Page(html.decode()).words
+    words = stale_page(1_795_165_200.0, 1_795_251_600.0).words
+    assert "has been out of date since 21 November 2026, 09:00 UTC" in words
 
 
 def test_the_record_page_leads_with_the_work_and_folds_administrative_values() -> None:
@@ -652,14 +666,16 @@ def test_a_record_with_several_locations_does_not_name_one() -> None:
     assert "This DOI leads to one of its locations" in page.words
 
 
-def test_many_locations_are_cut_and_the_page_says_by_how_many() -> None:
-    many = [Location((("href", f"https://example.org/{number}"),)) for number in range(MAX_LOCATIONS_SHOWN + 3)]
-    page = Page(PAGES.locations(HERE, "en", name=HandleName(ORDINARY), candidates=many, malformed=()).decode())
+@pytest.mark.anyio
+async def test_many_locations_are_cut_and_the_page_says_by_how_many() -> None:
+    many = "".join(f'<location href="https://example.org/{at}"/>' for at in range(MAX_LOCATIONS_SHOWN + 3))
+    async with Proxy() as proxy:
+        proxy.upstream.put(ORDINARY, values=[value(1, "10320/loc", string(f"<locations>{many}</locations>"))])
+        page = Page((await proxy.get(f"/{ORDINARY}?action=showurls", accept="text/html")).text)
     assert len(cells(page)) == MAX_LOCATIONS_SHOWN * 3
     assert "3 more locations are not shown here." in page.words
-    long = [Location((("href", "x" * 60_000),)), Location((("href", "y" * 60_000),))]
-    page = Page(PAGES.locations(HERE, "en", name=HandleName(ORDINARY), candidates=long, malformed=()).decode())
-    assert len(cells(page)) == 3
+    long = [Location((("href", letter * 60_000),)) for letter in "xy"]
+    assert len(show_locations(HandleName(ORDINARY), long)) == 1
 
 
 def test_the_body_of_a_redirect_has_two_lines_and_one_link() -> None:
@@ -677,13 +693,15 @@ def test_the_stylesheet_loads_nothing() -> None:
     assert not re.search(r"url\(|@import|@font-face", css)
 
 
-def test_every_template_has_a_sample_for_the_check_of_custom_templates() -> None:
-    for folder in (TextFolder(CORE, sample_facts), *text_folders()):
-        files = resources.files(folder.package).joinpath("texts").iterdir()
-        names = {file.name.removesuffix(".html") for file in files if file.name.endswith(".html")}
-        assert set(folder.samples()) == names - {"layout", "parts"}, folder.package
-
-
 def test_no_two_folders_have_a_template_of_the_same_name() -> None:
-    names = [*sample_facts(), *(name for folder in text_folders() for name in folder.samples())]
+    folders = [resources.files(package).joinpath("texts") for package in (CORE, *text_packages())]
+    names = [file.name for folder in folders for file in folder.iterdir() if file.name.endswith(".html")]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/privacy", "/status?format=html"])
+async def test_a_page_of_a_feature_is_a_sound_document(path: str) -> None:
+    async with Proxy() as proxy:
+        page = Page((await proxy.get(path)).text)
+    assert page.one("title").text.startswith(page.one("h1").text)

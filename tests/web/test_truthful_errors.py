@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from doi_names.errors import InvalidName, NotADOI
-from doi_proxy.assembly.features import text_folders
+from doi_proxy.assembly.features import text_packages
 from doi_proxy.errors import CouldNotVerify, PrefixDenied, as_failure
 from doi_proxy.web.languages import CORE, load_catalogues
 from tests.constants import FAILURE_TTL, QUEUE_TIMEOUT, STALE_TIMEOUT
@@ -430,7 +430,7 @@ def _failures(kind: type[CouldNotVerify] = CouldNotVerify) -> list[type[CouldNot
 @table("language", ["en", "de", "fr", "es"])
 @table("token", sorted({kind.token for kind in _failures()}))
 async def test_every_failure_has_a_sentence_for_people_in_every_language(language: str, token: str) -> None:
-    packages = (CORE, *(folder.package for folder in text_folders()))
+    packages = (CORE, *text_packages())
     texts = load_catalogues((language,), packages=packages)[language].texts
     assert texts[f"failure.{token}"].endswith(".")
 

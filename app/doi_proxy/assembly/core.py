@@ -14,7 +14,7 @@ from shutil import disk_usage
 from typing import Final
 from urllib.parse import urlsplit
 
-from doi_proxy.assembly.features import Features, find_records, store_openers, text_folders, upstream_kinds
+from doi_proxy.assembly.features import Features, find_records, store_openers, text_packages, upstream_kinds
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.assembly.settings.upstream import MIN_STORE_BYTES
@@ -384,7 +384,7 @@ def build_pages(settings: Settings) -> Pages:
     return Pages(
         base_url_hint=settings.public_url or "",
         product_version=read_version(),
-        of_features=text_folders(),
+        of_features=text_packages(),
     )
 
 

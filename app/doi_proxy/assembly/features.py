@@ -22,7 +22,6 @@ from doi_proxy.features.feature import (
     require_libraries,
 )
 from doi_proxy.system.check import Service
-from doi_proxy.web.languages import TextFolder
 
 if TYPE_CHECKING:
     from doi_proxy.features.feature import Part, UpstreamKind
@@ -70,10 +69,10 @@ def find_records() -> Any:
 
 
 @cache
-def text_folders() -> tuple[TextFolder, ...]:
-    """The texts and templates of the features that are installed."""
-    folders = (TextFolder(f"doi_proxy.features.{feature.name}", feature.samples) for feature in installed())
-    return tuple(folder for folder in folders if files(folder.package).joinpath("texts").is_dir())
+def text_packages() -> tuple[str, ...]:
+    """The packages of the installed features that have texts and templates, in their folder `texts`."""
+    packages = (f"doi_proxy.features.{feature.name}" for feature in installed())
+    return tuple(package for package in packages if files(package).joinpath("texts").is_dir())
 
 
 class Features:

@@ -361,11 +361,6 @@ class Feature:
         return ()
 
     @classmethod
-    def samples(cls) -> Mapping[str, Mapping[str, Any]]:
-        """Facts for each page, by template: a sample. The templates are in its folder `texts`."""
-        return {}
-
-    @classmethod
     def importer(cls) -> Importer | None:
         """What `cache import` reads with it."""
 

@@ -7,7 +7,7 @@ are plain text with `{placeholders}`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -35,17 +35,6 @@ _ELEMENT: Final = re.compile(
 _PLACEHOLDER: Final = re.compile(r"\{([a-z_0-9]+)\}")
 #: The package whose folder `texts` has those of the core.
 CORE: Final = "doi_proxy.web"
-
-
-@dataclass(frozen=True, slots=True)
-class TextFolder:
-    """The folder `texts` of a package: its texts by language, and its templates.
-
-    `samples` returns facts for each page, by template. They find the errors of custom templates before these are used.
-    """
-
-    package: str
-    samples: Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache
 from hashlib import blake2b
-from types import CodeType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined, Template
-from jinja2.runtime import Context, Macro
-from markupsafe import escape
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from doi_names.presentation import component
 from doi_proxy.system.files import read_package_file
 from doi_proxy.web import shown_values
-from doi_proxy.web.languages import CORE, LANGUAGES, Catalogue, TextFolder, load_catalogues
+from doi_proxy.web.languages import LANGUAGES, Catalogue, load_catalogues
 from doi_proxy.web.negotiation import write_timestamp
 
 TEXT_PLACEHOLDER: Final = "{text}"
@@ -73,6 +71,9 @@ class Brand:
     imprint: str = ""
     privacy: str = ""
     footer: str = ""
+    #: HTML at the end of the header, and at the start of the footer.
+    header_html: Markup | None = None
+    footer_html: Markup | None = None
 
     @property
     def text_searches(self) -> tuple[NamedLink, ...]:
@@ -91,8 +92,6 @@ class Branding:
     languages: Sequence[str] = LANGUAGES
     #: By language, the texts that replace ours. A language that we do not have has all of them.
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: Returns what renders the pages instead of our templates.
-    replace_templates: Callable[[OwnTemplates], Renderer] | None = None
     #: The brand in each language in which it differs.
     brands: Mapping[str, Brand] = field(default_factory=dict)
 
@@ -143,39 +142,6 @@ SIGNS: Final = MappingProxyType[Outcome, str](
 )
 
 
-_LAYOUT: Final = "layout.html"
-#: Stands for the title and for the main part in what is around them.
-_PLACE: Final = "\0place\0"
-#: The layout of what is around the title and the main part, and that of a page without it.
-_WHOLE_LAYOUT: Final = "whole_layout.html"
-#: What is around the title and the main part, as a template.
-_FRAME: Final = "frame.html"
-_FRAME_SOURCE: Final = f'{{% extends "{_WHOLE_LAYOUT}" %}}{{% block main %}}{_PLACE}{{% endblock %}}'
-#: A text without values in a template, and the mark that stands for it in the compiled template.
-_TEXT: Final = re.compile(r'\{\{ t\("([a-z_.]+)"\) \}\}')
-_MARK: Final = "\0text {}\0"
-_MARKED: Final = re.compile(_MARK.format("([a-z_.]+)"))
-
-#: The text of a template, its file, and what says whether that is unchanged.
-Source = tuple[str, str | None, Callable[[], bool] | None]
-#: Renders the template of a page, such as "home", with its facts.
-Renderer = Callable[[str, Mapping[str, Any]], str]
-
-
-@dataclass(frozen=True, slots=True)
-class OwnTemplates:
-    """Our templates, for those that replace or extend them. `texts` are those of the default language."""
-
-    loader: BaseLoader
-    #: The files of all templates.
-    files: Sequence[str]
-    #: Opens an environment with what our templates use.
-    open: Callable[[BaseLoader], Environment]
-    render: Renderer
-    of_features: Sequence[TextFolder]
-    texts: Catalogue
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """Templates, texts and static files. The first catalogue is that of the default language."""
@@ -183,9 +149,8 @@ class Look:
     brands: Mapping[str, Brand]
     files: Mapping[str, StaticFile]
     catalogues: Mapping[str, Catalogue]
-    render_template: Renderer
-    #: Each compiles one template for all languages, which its first page would do otherwise.
-    preparations: Sequence[Callable[[], object]]
+    templates: Environment
+    version: str
 
     @property
     def contact(self) -> str | None:
@@ -197,126 +162,36 @@ class Look:
         return self.catalogues.get(language) or next(iter(self.catalogues.values()))
 
     def render(self, template: str, context: Mapping[str, Any]) -> str:
-        """Render a page."""
-        return self.render_template(template, {"brand": self.brands[context["t"].language], **context})
+        """Render the template of a page, such as "home", with its facts."""
+        ours = {"brand": self.brands[context["t"].language], "version": self.version}
+        ours["operator"] = shown_values.contact_link(self.contact)
+        return self.templates.get_template(f"{template}.html").render(ours, **context)
 
 
-def open_look(branding: Branding, of_features: Sequence[TextFolder], *, version: str) -> Look:
-    """Read templates and texts. Raises ConfigurationError if templates in place of ours cannot be used."""
-    packages = (CORE, *(folder.package for folder in of_features))
+def open_look(branding: Branding, packages: tuple[str, ...], *, version: str) -> Look:
+    """Read the templates and texts of packages."""
     catalogues = load_catalogues(branding.languages, packages, branding.texts)
-    names = {"version": version, "operator": shown_values.contact_link(branding.brand.contact)}
-    sources = _read_sources(packages)
-    render, preparations = _load_own(sources, names, catalogues)
-    if branding.replace_templates is not None:
-        first = next(iter(catalogues.values()))
-        own = OwnTemplates(
-            FunctionLoader(sources.get), list(sources), partial(_open_environment, names), render, of_features, first
-        )
-        render = branding.replace_templates(own)
     brands = {tag: branding.brands.get(tag, branding.brand) for tag in catalogues}
-    return Look(brands, branding.files, catalogues, render, preparations)
+    return Look(brands, branding.files, catalogues, _open_templates(packages), version)
 
 
 @cache
-def _read_sources(packages: tuple[str, ...]) -> Mapping[str, Source]:
-    """Our own templates by their file names. A name of an earlier package hides that of a later one."""
-    ours = ChoiceLoader([PackageLoader(package, "texts") for package in packages])
-    environment = Environment(autoescape=True)
-    return {name: ours.get_source(environment, name) for name in ours.list_templates() if name.endswith(".html")}
-
-
-def _load_own(
-    sources: Mapping[str, Source], names: Mapping[str, Any], catalogues: Mapping[str, Catalogue]
-) -> tuple[Renderer, Sequence[Callable[[], object]]]:
-    """Our own templates. Returns what renders them, and what compiles each before its first use.
-
-    What is around the main part of our pages depends on little. It is rendered once and kept: a third of the time.
-    Texts without values are constants in the templates of each language, which saves a fourth of the rest.
-    """
-    marked = {name: (_TEXT.sub(_MARK.format(r"\1"), source), file) for name, (source, file, _) in sources.items()}
-    marked |= {
-        _WHOLE_LAYOUT: marked[_LAYOUT],
-        _LAYOUT: ("{% block main required %}{% endblock %}", None),
-        _FRAME: (_FRAME_SOURCE, None),
-    }
-    environments = {tag: _open_environment(names, _Loader(marked, texts)) for tag, texts in catalogues.items()}
-    for environment in environments.values():
-        environment.context_class = _Context
-    frames: dict[tuple[object, ...], list[str]] = {}
-
-    def render(template: str, context: Mapping[str, Any]) -> str:
-        environment = environments[context["t"].language]
-        key = (context["t"].language, context["base"], context["indexed"], *context["links"])
-        frame = frames.get(key)
-        if frame is None:
-            # Frames that are kept: languages, with and without a link that depends on a setting.
-            if len(frames) >= 64:
-                frames.clear()
-            frame = frames[key] = environment.get_template(_FRAME).render({**context, "title": _PLACE}).split(_PLACE)
-        before, between, after = frame
-        main = environment.get_template(f"{template}.html").render(context)
-        return f"{before}{escape(context['title'])}{between}{main}{after}"
-
-    return render, [partial(_compile, name, *source) for name, source in marked.items()]
-
-
-class _Loader(BaseLoader):
-    """Our own templates with the texts of one language in place of the marks."""
-
-    def __init__(self, marked: Mapping[str, tuple[str, str | None]], texts: Catalogue) -> None:
-        self._marked = marked
-        self._texts = texts
-
-    def load(self, environment: Environment, name: str, names: MutableMapping[str, Any] | None = None) -> Template:
-        """The template of this name, with the names that it can use."""
-        code = _write_texts(_compile(name, *self._marked[name]), self._texts)
-        return Template.from_code(environment, code, {} if names is None else names)
-
-
-@lru_cache(maxsize=100)  # ours are 32
-def _compile(name: str, marked: str, file: str | None) -> CodeType:
-    """The code of a template with marks. The languages and all looks of the process share it."""
-    return _open_environment({}).compile(marked, name, file)
-
-
-def _write_texts(code: CodeType, texts: Catalogue) -> CodeType:
-    """Replace the marks in the constants of a template by the texts of a language."""
-
-    def write(constant: object) -> object:
-        if isinstance(constant, CodeType):
-            return _write_texts(constant, texts)
-        return _MARKED.sub(lambda found: texts(found[1]), constant) if isinstance(constant, str) else constant
-
-    return code.replace(co_consts=tuple(map(write, code.co_consts)))
-
-
-class _Context(Context):
-    """What our templates see. Their functions have none of the decorators of jinja2; macros have one.
-
-    A page has forty calls. To look for decorators takes a tenth of its time.
-    """
-
-    def call(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-        """Call a function or a macro. jinja2 adds the variables of loops and blocks, for functions with the context."""
-        options.pop("_block_vars", None)
-        options.pop("_loop_vars", None)
-        return function(self.eval_ctx, *args, **options) if type(function) is Macro else function(*args, **options)
-
-
-def _open_environment(names: Mapping[str, Any], loader: BaseLoader | None = None) -> Environment:
+def _open_templates(packages: tuple[str, ...]) -> Environment:
+    """The templates of packages. All looks of the process share them, so each is compiled once."""
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=ChoiceLoader([PackageLoader(package, "texts") for package in packages]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,  # the files do not change while the process runs
     )
     environment.globals |= {
-        **names,
         "link": shown_values.render_link,
         "moment": write_timestamp,
         "granted": shown_values.write_permissions,
         "most_characters": shown_values.MAX_CHARACTERS_SHOWN,
         "signs": SIGNS,
-    }
-    environment.globals |= {
         "shape": shown_values.shape,
         "data_href": shown_values.data_href,
         "name_href": shown_values.name_href,

@@ -5,29 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from markupsafe import Markup, escape
 
 from doi_names.name import HandleName
-from doi_names.presentation import component, to_url, url_path
-from doi_proxy.resolver.prefix_chain import (
-    COULD_NOT_VERIFY,
-    DOES_NOT_EXIST,
-    INVALID,
-    NO_REPORT_CONTACT,
-    UNKNOWN,
-    ReportContact,
-)
+from doi_names.presentation import component, to_url
+from doi_proxy.resolver.prefix_chain import ReportContact
 from doi_proxy.web import shown_values
-from doi_proxy.web.languages import CORE, Catalogue, TextFolder
-from doi_proxy.web.locations import show_locations
+from doi_proxy.web.languages import CORE, Catalogue
 from doi_proxy.web.look import Brand, Branding, NamedLink, StaticFile, open_look, our_branding
-from doi_proxy.web.negotiation import write_date, write_moment
-from doi_proxy.web.shown_values import MAX_ITEMS_SHOWN, Outline, ValueRow, readable, rows, show_name, title_text
-from handle_protocol.location import Location
-from handle_protocol.value import HandleValue
+from doi_proxy.web.shown_values import readable, show_name, title_text
 
 #: Lists the copies of an address that the archive has.
 _ARCHIVE: Final = "https://web.archive.org/web/*/"
@@ -156,15 +144,6 @@ ERROR_TEXTS: Final = {
     "error_request": "error.request",
     "error_internal": "error.no_reason",
 }
-#: Why the values page was sent instead of a redirect.
-NOTES: Final = ("not_a_web_target", "own_address", "no_target", "values_not_found")
-#: The texts about a name without an agency, by the status of Which RA.
-_AGENCY_TEXTS: Final = {
-    INVALID: "invalid",
-    DOES_NOT_EXIST: "missing",
-    UNKNOWN: "unknown",
-    COULD_NOT_VERIFY: "unverified",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,39 +176,11 @@ class PageLink:
     home_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSource:
-    """What is known about a record besides its values.
-
-    Its agency or "", when an upstream confirmed it in seconds since the epoch, and whether an operator has set it.
-    """
-
-    agency: str = ""
-    checked: float | None = None
-    is_set_here: bool = False
-
-
-UNKNOWN_SOURCE: Final = RecordSource()
-
-
-@dataclass(frozen=True, slots=True)
-class StaleNote:
-    """Why a record that could not be confirmed is shown. Times are in seconds since the epoch, None if unknown.
-
-    `from_registry`: the record is from a file of its registration agency, and `fetched` is its date there.
-    """
-
-    fetched: float | None
-    reason: str
-    expired: float | None = None
-    from_registry: bool = False
-
-
 class Pages:
     """Every page of this resolver. Methods return UTF-8. A `language` that is not one of `languages` is the default.
 
     `base_url_hint` is the address that the home page shows to programs if a link's base is not a URL. `of_features`
-    are the texts and templates of features.
+    are the packages of features with texts and templates.
     """
 
     def __init__(
@@ -237,9 +188,10 @@ class Pages:
         *,
         base_url_hint: str,
         product_version: str,
-        of_features: Sequence[TextFolder] = (),
+        of_features: Sequence[str] = (),
     ) -> None:
-        self._of_features = of_features
+        #: The packages whose folders `texts` the pages read.
+        self.packages = (CORE, *of_features)
         self._address = base_url_hint.rstrip("/")
         self._version = product_version
         self.rebrand(our_branding())
@@ -248,7 +200,7 @@ class Pages:
 
     def rebrand(self, branding: Branding) -> None:
         """Change the face of the pages. Raises ConfigurationError, and then changes nothing."""
-        self._look = open_look(branding, self._of_features, version=self._version)
+        self._look = open_look(branding, self.packages, version=self._version)
 
     async def prepare(self) -> None:
         """Compile the templates in a thread. Otherwise, the first page of each kind takes the event loop 40 ms.
@@ -256,9 +208,10 @@ class Pages:
         The thread holds the interpreter's lock, so it rests after each template as long as that took.
         """
         now = asyncio.get_running_loop().time
-        for compile_template in self._look.preparations:
+        templates = self._look.templates
+        for name in templates.list_templates(extensions=["html"]):
             began = now()
-            await asyncio.to_thread(compile_template)
+            await asyncio.to_thread(templates.get_template, name)
             await asyncio.sleep(now() - began)
 
     def texts(self, language: str) -> Catalogue:
@@ -269,11 +222,6 @@ class Pages:
     def languages(self) -> tuple[str, ...]:
         """The tags of the languages, the default first."""
         return tuple(self._look.catalogues)
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """The packages whose folders `texts` the pages read."""
-        return (CORE, *(folder.package for folder in self._of_features))
 
     @property
     def files(self) -> Mapping[str, StaticFile]:
@@ -290,78 +238,6 @@ class Pages:
         address = link.base if "://" in link.base else self._address
         return self.render("home", link, language, "home.title", indexed=True, address=address)
 
-    def values(
-        self,
-        link: Link,
-        language: str,
-        *,
-        name: HandleName,
-        values: Sequence[HandleValue],
-        stale: StaleNote | None,
-        note: str | None = None,
-        sections: Mapping[str, Any] = MappingProxyType({}),
-        about: RecordSource = UNKNOWN_SOURCE,
-    ) -> bytes:
-        """A record. `note` is one of NOTES and says why it is shown instead of a redirect."""
-        leads_on = any(value.has_type("URL.") or value.has_type("10320/loc.") for value in values)
-        if note == "not_a_web_target" and not leads_on:
-            note = "no_target"
-        shown = rows(values)
-        facts: dict[str, Any] = {"tables": _split(shown), "hidden": len(values) - len(shown), "outline": Outline()}
-        texts = self._look.texts(language)
-        facts |= {
-            "stale": stale and show_stale(texts, stale),
-            "note": note,
-            "leads_to": shown_values.find_target(values),
-        }
-        facts |= {"leads_on": leads_on and note is None, "count": len(values)}
-        facts |= {"agency": about.agency, "checked": write_moment(texts, about.checked)}
-        facts |= {"is_set_here": about.is_set_here, "first_blocks": (), "blocks": (), **sections}
-        return self.render("values", link, language, "values.title_", name, **facts)
-
-    def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:
-        """The name is registered and has no such values."""
-        return self.values(link, language, name=name, values=(), stale=stale, note="values_not_found")
-
-    def not_found(
-        self,
-        link: Link,
-        language: str,
-        *,
-        name: HandleName,
-        sections: Mapping[str, Any] = MappingProxyType({}),
-        contact: ReportContact = NO_REPORT_CONTACT,
-    ) -> bytes:
-        """The upstream answered that the name does not exist. `contact` can correct that."""
-        shorter = name.text.rstrip("/")
-        slashed = shorter != name.text and "/" in shorter
-        without_slash = show_name(HandleName(shorter)) if slashed else None
-        facts: dict[str, Any] = {"without_slash": without_slash, "blocks": (), **sections}
-        facts |= {"questionable": name.questionable(MAX_ITEMS_SHOWN), "agency": contact.agency}
-        facts["ways"] = self.list_ways(language, name, "missing", self.helpers(contact))
-        return self.render("not_found", link, language, "not_found.title_", name, **facts)
-
-    def not_a_doi(
-        self, link: Link, language: str, *, typed: str, reason: str, sections: Mapping[str, Any] = MappingProxyType({})
-    ) -> bytes:
-        """What was `typed` is not a DOI, or not a name at all. `reason` is what else is wrong with it, or ""."""
-        typed = typed[: shown_values.MAX_CHARACTERS_SHOWN]
-        facts: dict[str, Any] = {
-            "typed": readable(typed),
-            "reason": reason,
-            "handle_url": shown_values.public_handle_url(typed),
-        }
-        facts |= {"blocks": (), **sections}
-        return self.render("not_a_doi", link, language, "not_a_doi.title", **facts)
-
-    def found(self, link: Link, language: str, *, names: Sequence[HandleName], typed: str) -> bytes:
-        """The names in what was `typed`."""
-        typed = readable(typed[: shown_values.MAX_CHARACTERS_SHOWN])
-        if len(names) == 1:
-            return self.render("found", link, language, "found.title", names[0], typed=typed)
-        shown = [show_name(name) for name in names]
-        return self.render("found_several", link, language, "found.title_several", names=shown, typed=typed)
-
     def helpers(self, contact: ReportContact) -> Helpers:
         """Who can help: the operators of this resolver, and the agency of a name."""
         return Helpers(self._look.contact, contact.agency, contact.contact)
@@ -375,86 +251,10 @@ class Pages:
         texts = look.texts(language)
         return list_ways(texts, look.brands[texts.language], helpers, name, trouble, targets)
 
-    def openurl(self, link: Link, language: str) -> bytes:
-        """The OpenURL does not name a DOI."""
-        return self.render("openurl", link, language, "openurl.title")
-
-    def could_not_verify(
-        self, link: Link, language: str, *, name: HandleName, reason: str, retry_after: int | None
-    ) -> bytes:
-        """It is not known whether the name exists. `retry_after` is in seconds."""
-        facts: dict[str, Any] = {"reason": reason, "wait": None if retry_after is None else choose_wait(retry_after)}
-        facts["ways"] = self.list_ways(language, name, "unverified")
-        return self.render("could_not_verify", link, language, "could_not_verify.title_", name, **facts)
-
-    def alias_chain_too_long(self, link: Link, language: str, *, name: HandleName, reached: HandleName) -> bytes:
-        """The aliases of `name` form a loop or are too many. `reached` is the last name of the chain."""
-        return self.render("alias_chain_too_long", link, language, "alias.title", name, reached=show_name(reached))
-
-    def prefix_inactive(
-        self, link: Link, language: str, *, name: HandleName, message: str | None, contact: str | None
-    ) -> bytes:
-        """The registry marks the name's prefix as inactive. `message` is the registry's own."""
-        facts = {
-            "message": message,
-            "contact": shown_values.contact_link(contact),
-            "ways": self.list_ways(language, name, "gone"),
-        }
-        return self.render("prefix_inactive", link, language, "prefix.title", name, **facts)
-
-    def prefix_denied(self, link: Link, language: str, *, name: HandleName, reason: str) -> bytes:
-        """A local record refuses the name's prefix. `reason` is the operator's."""
-        ways = self.list_ways(language, name, "unverified")
-        return self.render("prefix_denied", link, language, "denied.title", name, reason=reason, ways=ways)
-
-    def gone(self, link: Link, language: str, *, name: HandleName, reason: str, date: str) -> bytes:
-        """A local record says that the name is gone. `date` is in ISO 8601."""
-        day = write_date(self._look.texts(language), date)
-        ways = self.list_ways(language, name, "gone")
-        return self.render("gone", link, language, "gone.title_", name, reason=reason, date=day, ways=ways)
-
-    def locations(
-        self,
-        link: Link,
-        language: str,
-        *,
-        name: HandleName,
-        candidates: Sequence[Location],
-        malformed: Sequence[str],
-    ) -> bytes:
-        """The locations of a name, among which the resolver chooses. `malformed` says which values cannot be read."""
-        shown = show_locations(name, candidates)
-        facts: dict[str, Any] = {"locations": shown, "hidden": len(candidates) - len(shown)}
-        facts |= {"malformed": malformed[:MAX_ITEMS_SHOWN]}
-        return self.render("locations", link, language, "locations.title_", name, **facts)
-
-    def which_ra(
-        self,
-        link: Link,
-        language: str,
-        *,
-        rows: Sequence[tuple[tuple[str, HandleName | None], Mapping[str, str]]],
-        count: int,
-        given: int | None = None,
-    ) -> bytes:
-        """The form for Which RA, and the answer to each name. `given` is the number of names if it is over `count`."""
-        shown = [
-            (
-                text,
-                None if name is None or row.get("status") == INVALID else url_path(name),
-                row.get("RA"),
-                _AGENCY_TEXTS.get(row.get("status", "")),
-            )
-            for (text, name), row in rows
-        ]
-        typed = ", ".join(text for (text, _), _ in rows)
-        facts: dict[str, Any] = {"rows": shown, "typed": typed, "count": count, "given": given}
-        return self.render("which_ra", link, language, "which_ra.title", **facts)
-
     def error(
         self, link: Link, language: str, *, title_key: str, reason: str = "", typed: str = "", retry_after: int = 0
     ) -> bytes:
-        """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is what is wrong, in English, or ""."""
+        """A failure without a page of its own. `title_key` is one of ERROR_TEXTS, `reason` is in English, or ""."""
         facts = {
             "text": ERROR_TEXTS[title_key],
             "reason": reason,
@@ -478,23 +278,6 @@ class Pages:
             context["heading"] = texts(key + shown.kind if key.endswith("_") else key)
             context["title"] = texts.texts["site.title"].format(heading=context["heading"], name=title_text(name.text))
         return look.render(template, context).encode("utf-8", "replace")
-
-
-def show_stale(texts: Catalogue, note: StaleNote) -> dict[str, Any]:
-    """What a page shows of a note. The day is enough for a file of an agency."""
-    fetched, expired = write_moment(texts, note.fetched), write_moment(texts, note.expired)
-    shown = {"fetched": fetched, "expired": "" if expired == fetched else expired, "reason": note.reason}
-    return {**shown, "from_registry": note.from_registry}
-
-
-def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:
-    """The values for readers and, folded, those for administrators; those alone are not folded."""
-    groups: dict[str, list[ValueRow]] = {"ordinary": [], "administrative": []}
-    for row in shown:
-        groups["administrative" if shown_values.is_administrative(row.value) else "ordinary"].append(row)
-    if not groups["ordinary"]:
-        groups = {"ordinary": groups["administrative"]}
-    return [(group, found) for group, found in groups.items() if found]
 
 
 def choose_wait(seconds: int) -> tuple[str, int]:

@@ -20,10 +20,17 @@ from doi_proxy.errors import CouldNotVerify, DoiProxyError, TooManyRequests, lis
 from doi_proxy.resolver.resolution import Resolution
 from doi_proxy.web.freshness import NO_STORE, VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
 from doi_proxy.web.negotiation import Varies, wants_problem
-from doi_proxy.web.pages import Link, Pages
+from doi_proxy.web.pages import Link, Pages, choose_wait
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Header, client_of, format_query
 from doi_proxy.web.responses import FailureBasis, Reply, failure_headers, page, quota_headers, seconds_to_wait
+from doi_proxy.web.shown_values import (
+    MAX_CHARACTERS_SHOWN,
+    contact_link,
+    public_handle_url,
+    readable,
+    show_name,
+)
 from doi_proxy.web.stage import PageKind, Section, read_sections
 from handle_protocol.value import escape_separators
 
@@ -215,7 +222,13 @@ class ErrorPages:
     def show_found(self, request: Request, names: Sequence[HandleName], typed: str) -> Reply:
         """The page about the names in a text of the form. If it is one, it exists."""
         language = request.language(self._pages.languages)
-        return _page(200, self._pages.found(self._link, language, names=names, typed=typed))
+        typed = readable(typed[:MAX_CHARACTERS_SHOWN])
+        if len(names) == 1:
+            body = self._pages.render("found", self._link, language, "found.title", names[0], typed=typed)
+        else:
+            facts: dict[str, Any] = {"names": [show_name(name) for name in names], "typed": typed}
+            body = self._pages.render("found_several", self._link, language, "found.title_several", **facts)
+        return _page(200, body)
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The answer about an error of a request for `name`, or for the text that a reader `typed`."""
@@ -230,42 +243,46 @@ class ErrorPages:
         return self._answer_page(request, error, name, typed)
 
     def _answer_page(self, request: Request, error: errors.DoiProxyError, name: HandleName | None, typed: str) -> Reply:
-        language = request.language(self._pages.languages)
+        pages, language = self._pages, request.language(self._pages.languages)
         link = replace(self._link, query=format_query(request.query))
-        if isinstance(error, errors.PrefixDenied) and name is not None:
-            body = self._pages.prefix_denied(self._link, language, name=name, reason=error.message)
-            return _page(error.status, body, failure_headers(error))
-        if isinstance(error, errors.CouldNotVerify) and name is not None:
-            again, reason = seconds_to_wait(error), self._pages.failure_reason(language, error.token)
-            body = self._pages.could_not_verify(link, language, name=name, reason=reason, retry_after=again)
-            return structs.replace(_page(error.status, body, failure_headers(error)), basis=_find_basis(error, name))
-        if isinstance(error, errors.AliasChainTooLong) and name is not None:
-            reached = HandleName(error.reached)
-            body = self._pages.alias_chain_too_long(link, language, name=name, reached=reached)
-            return _page(error.status, body)
-        if isinstance(error, errors.PrefixInactive) and name is not None:
-            body = self._pages.prefix_inactive(
-                self._link, language, name=name, message=error.status_message, contact=error.contact
-            )
-            return _page(error.status, body)
-        if isinstance(error, errors.NoDOIInOpenURL):
-            return _page(error.status, self._pages.openurl(self._link, language))
-        if isinstance(error, errors.UnreadableName) and error.status == 400:
-            found = self._read_sections("not_a_doi", error, name, typed)
-            reason = "" if error.token == NotADOI.token else self._pages.failure_reason(language, error.token)
-            body = self._pages.not_a_doi(link, language, typed=typed, reason=reason, sections=found)
-            return _page(error.status, body)
-        if isinstance(error, errors.TooManyRequests):
-            return self._refuse(language, error, typed)
-        if isinstance(error, errors.ClientDenied):
-            return _page(error.status, self._pages.error(self._link, language, title_key="error_denied"))
-        return self._show_status(request, error.status, error.message, ())
 
-    def _refuse(self, language: str, error: errors.TooManyRequests, typed: str) -> Reply:
-        """A page that says when to try again, with the name in its form."""
-        again = max(1, ceil(error.retry_after))
-        body = self._pages.error(self._link, language, title_key="error_too_many", typed=typed, retry_after=again)
-        return _page(error.status, body, quota_headers(error.quota, error.retry_after))
+        def show(template: str, title_key: str, about: HandleName | None = None, **shown: Any) -> Reply:
+            body = pages.render(template, link, language, title_key, about, **shown)
+            return _page(error.status, body, _headers(error))
+
+        facts: dict[str, Any]
+        match error:
+            case errors.PrefixDenied() if name is not None:
+                ways = pages.list_ways(language, name, "unverified")
+                return show("prefix_denied", "denied.title", name, reason=error.message, ways=ways)
+            case errors.CouldNotVerify() if name is not None:
+                again = seconds_to_wait(error)
+                facts = {"reason": pages.failure_reason(language, error.token), "wait": again and choose_wait(again)}
+                facts["ways"] = pages.list_ways(language, name, "unverified")
+                reply = show("could_not_verify", "could_not_verify.title_", name, **facts)
+                return structs.replace(reply, basis=_find_basis(error, name))
+            case errors.AliasChainTooLong() if name is not None:
+                return show("alias_chain_too_long", "alias.title", name, reached=show_name(HandleName(error.reached)))
+            case errors.PrefixInactive() if name is not None:
+                facts = {"message": error.status_message, "contact": contact_link(error.contact)}
+                facts["ways"] = pages.list_ways(language, name, "gone")
+                return show("prefix_inactive", "prefix.title", name, **facts)
+            case errors.NoDOIInOpenURL():
+                return show("openurl", "openurl.title")
+            case errors.UnreadableName() if error.status == 400:
+                reason = "" if error.token == NotADOI.token else pages.failure_reason(language, error.token)
+                cut = typed[:MAX_CHARACTERS_SHOWN]
+                facts = {"typed": readable(cut), "reason": reason, "handle_url": public_handle_url(cut)}
+                facts |= self._read_sections("not_a_doi", error, name, typed)
+                return show("not_a_doi", "not_a_doi.title", **facts)
+            case errors.TooManyRequests():
+                # The page says when to try again, with the name in its form.
+                again = max(1, ceil(error.retry_after))
+                body = pages.error(link, language, title_key="error_too_many", typed=typed, retry_after=again)
+                return _page(error.status, body, _headers(error))
+            case errors.ClientDenied():
+                return _page(error.status, pages.error(link, language, title_key="error_denied"))
+        return self._show_status(request, error.status, error.message, ())
 
     def answer_status(self, request: Request, status: int, reason: str, headers: tuple[Header, ...] = ()) -> Reply:
         """The answer about a status that has no error of its own. `reason` is a sentence, or "" if it is ours."""

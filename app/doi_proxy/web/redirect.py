@@ -9,15 +9,23 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from html import escape
 from ipaddress import ip_address
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
-from doi_names.presentation import decode, read, read_typed
+from doi_names.presentation import decode, read, read_typed, url_path
 from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind
-from doi_proxy.resolver.prefix_chain import INVALID, NO_REPORT_CONTACT, ReportContact, WhichRa
+from doi_proxy.resolver.prefix_chain import (
+    COULD_NOT_VERIFY,
+    DOES_NOT_EXIST,
+    INVALID,
+    NO_REPORT_CONTACT,
+    UNKNOWN,
+    ReportContact,
+    WhichRa,
+)
 from doi_proxy.resolver.resolution import (
     DEFAULT_OPTIONS,
     NO_FACTS,
@@ -372,6 +380,15 @@ async def _answer_json(which_ra: WhichRa, raw: bytes, conditions: Conditions, qu
     return Reply(200, (JSON, VARY_ACCEPT), body, (AGENCIES if _is_verified(rows) else NO_STORE,))
 
 
+#: The texts about a name without an agency, by its status.
+_AGENCY_TEXTS: Final = {
+    INVALID: "invalid",
+    DOES_NOT_EXIST: "missing",
+    UNKNOWN: "unknown",
+    COULD_NOT_VERIFY: "unverified",
+}
+
+
 async def _answer_page(raw: bytes, conditions: Conditions, request: Request, face: Face) -> Reply:
     """The answer as a page. If the path has no names, they come from the form, where spaces can separate them too."""
     pages, link = face.pages, face.link
@@ -379,12 +396,19 @@ async def _answer_page(raw: bytes, conditions: Conditions, request: Request, fac
     form = "" if raw else read_form_body(request.query).first(FORM_PARAMETER) or ""
     typed = [text for text in _SEPARATORS.split(form) if text]
     given = raw.count(b",") + 1 if raw else len(typed)
+    facts: dict[str, Any] = {"count": MAX_NAMES, "rows": (), "typed": "", "given": None}
     if given > MAX_NAMES:
-        body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=given)
+        body = pages.render("which_ra", link, language, "which_ra.title", **{**facts, "given": given})
         return page(400, body, vary=vary_page)
     names = [_read_part(part) for part in raw.split(b",")] if raw else [_read_typed(text) for text in typed]
     rows = await face.which_ra.rows(names, conditions) if names else []
-    body = pages.which_ra(link, language, rows=list(zip(names, rows, strict=True)), count=MAX_NAMES)
+    facts["typed"] = ", ".join(text for text, _ in names)
+    facts["rows"] = [
+        (text, None if name is None or status == INVALID else url_path(name), row.get("RA"), _AGENCY_TEXTS.get(status))
+        for (text, name), row in zip(names, rows, strict=True)
+        for status in (row.get("status", ""),)
+    ]
+    body = pages.render("which_ra", link, language, "which_ra.title", **facts)
     freshness = OWN_PAGE if not names else AGENCIES if _is_verified(rows) else NO_STORE
     return page(200, body, freshness=(freshness,), vary=vary_page)
 

@@ -1,4 +1,4 @@
-"""An institution's own name, logo, colours, links, texts and templates."""
+"""An institution's own name, logo, colours, links, texts and HTML."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from doi_names.name import HandleName
+from doi_proxy.assembly.checks import CoreInspection
 from doi_proxy.assembly.core import build_pages
 from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.branding.branding import MAX_LOGO_BYTES, read_brand_links, read_branding
-from doi_proxy.features.branding.feature import BrandingSettings, rebrand
+from doi_proxy.features.branding.branding import MAX_HTML_BYTES, MAX_LOGO_BYTES, read_brand_links, read_branding
+from doi_proxy.features.branding.feature import BrandedPages, BrandingSettings, rebrand
 from doi_proxy.main import create
+from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT
 from doi_proxy.web.languages import CORE
 from doi_proxy.web.look import Branding
+from doi_proxy.web.name_pages import describe_not_found
 from doi_proxy.web.pages import Link, Pages
 from tests.table import table
 from tests.web.proxy import Proxy
@@ -189,43 +192,36 @@ def test_a_colour_without_contrast_is_refused_with_the_figure_and_advice(
     assert message in refused and (f"Choose a {advice} colour" in refused) == bool(advice)
 
 
-def test_a_template_of_the_institution_extends_ours(tmp_path: Path) -> None:
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "templates/layout.html").write_text(
-        '{% extends "doi-proxy/layout.html" %}{% block navigation %}{{ super() }}<a href="/x">News</a>{% endblock %}'
-    )
-    html = home(branded(tmp_path), "de")
-    assert '<a href="/x">News</a>' in html
-    assert '<a href="/doi/ra/">Welche Agentur?</a>' in html
-    assert "<h1>Eine DOI auflösen</h1>" in html
+def test_html_of_the_institution_is_in_the_header_and_the_footer_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "header.html").write_text('<p class="x">{{ News }} & more</p>')
+    (tmp_path / "header.de.html").write_text("\ufeff<p>Neues</p>", "utf-8")
+    (tmp_path / "footer.html").write_text("<p>Address</p>")
+    pages = branded(tmp_path)
+    for language, header in (("en", '<p class="x">{{ News }} & more</p>'), ("de", "<p>Neues</p>")):
+        html = home(pages, language)
+        assert f'</nav>\n<div class="whole">{header}</div>\n</header>' in html
+        assert '<footer>\n<div class="whole"><p>Address</p></div>\n' in html
+    assert 'class="whole"' not in home(build_pages(Settings()))
 
 
 @pytest.mark.parametrize(
-    ("template", "message"),
+    ("file", "content", "message"),
     [
-        ("<p>\n{% if %}", "home.html, line 2: Expected an expression"),
-        ('{% extends "doi-proxy/home.html" %}\n{% block main %}\n{{ nothing }}{% endblock %}', "home.html, line 3"),
-        ('{% extends "none.html" %}', "home.html, line 1"),
-        ("\n{{ t('home.nothing') }}", "home.html, line 2"),
+        (
+            "header.html",
+            b"x" * (MAX_HTML_BYTES + 1),
+            "header.html: the HTML cannot be read: it is larger than 16384",
+        ),
+        ("footer.html", b"\xff", "footer.html: the HTML cannot be read: 'utf-8' codec can't decode"),
+        ("header.tlh.html", b"<p>", "header.tlh.html: 'tlh' is not a language of the pages, which are en, de, fr, es"),
+        ("footer.DE.html", b"<p>", "'DE' is not a language of the pages"),
     ],
 )
-def test_a_broken_template_is_named_with_its_line(tmp_path: Path, template: str, message: str) -> None:
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "templates/home.html").write_text(template)
+def test_html_that_cannot_be_used_is_refused(tmp_path: Path, file: str, content: bytes, message: str) -> None:
+    (tmp_path / file).write_bytes(content)
     assert message in refusal(tmp_path)
-
-
-def test_a_template_that_fails_later_is_logged_and_replaced_by_ours(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "templates/home.html").write_text("{% if t.language == 'fr' %}\n{{ 1 // 0 }}\n{% endif %}<h1>Own</h1>")
-    pages = branded(tmp_path)
-    assert "<h1>Own</h1>" in home(pages)
-    for _ in range(2):
-        assert "<h1>Résoudre un DOI</h1>" in home(pages, "fr")
-    (line,) = caplog.messages
-    assert "home.html, line 2: the template failed" in line
+    (found,) = BrandedPages.check(CoreInspection(Settings(branding_folder=tmp_path)))
+    assert found.severity == "error" and message in found.problem
 
 
 async def test_a_reload_reads_the_files_again_and_keeps_the_previous_ones_if_they_are_broken(
@@ -244,8 +240,11 @@ async def test_a_reload_reads_the_files_again_and_keeps_the_previous_ones_if_the
         lifecycle.reload(settings)
         titles.append(home(pages).partition("<h1>")[2].partition("</h1>")[0])
     assert titles == ["Second", "Second", "Third"]
-    (line,) = caplog.messages
-    assert "en.toml, line 2: not valid TOML" in line
+    (tmp_path / "footer.html").write_bytes(b"\xff")
+    lifecycle.reload(settings)
+    assert "<h1>Third</h1>" in home(pages)
+    first, second = caplog.messages
+    assert "en.toml, line 2: not valid TOML" in first and "footer.html: the HTML cannot be read" in second
 
 
 async def test_languages_are_those_of_the_file_and_the_first_is_the_default(tmp_path: Path) -> None:
@@ -268,6 +267,7 @@ def test_the_worked_example_is_shown_as_it_says() -> None:
         assert shown in english
     assert "Öffnungszeiten" in german and "Geben Sie eine DOI ein" in german
     missing = HandleName("10.1000/x y")
-    html = pages.not_found(HERE, "en", name=missing).decode()
+    facts = describe_not_found(pages, "en", missing, NO_REPORT_CONTACT)
+    html = pages.render("not_found", HERE, "en", "not_found.title_", missing, **facts, blocks=()).decode()
     assert "Ask our information desk:" in html
     assert 'href="https://library.example.edu/find?doi=10.1000%2Fx%20y"' in html

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.assembly.features import text_folders
+from doi_proxy.assembly.features import text_packages
 from doi_proxy.features.status.models import DAY, HEIGHT, HOUR, HistoryPoint, StatusSummary, UpstreamName, plot
 from doi_proxy.features.status.reader import sum_outages
 from doi_proxy.features.status.summary import write_count, write_number, write_sentence, write_share
@@ -177,7 +177,7 @@ def test_outages_in_any_order_have_the_same_sum() -> None:
 # --- Numbers and counts in the languages of the pages ----------------------------------------------------------------
 
 
-PACKAGES = (CORE, *(folder.package for folder in text_folders()))
+PACKAGES = (CORE, *text_packages())
 TEXTS = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
 
 

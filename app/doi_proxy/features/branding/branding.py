@@ -1,33 +1,26 @@
-"""An institution's branding: its name, logo, colours, links, texts and templates. docs/branding.md has an example."""
+"""An institution's branding: its name, logo, colours, links, texts and HTML. docs/branding.md has an example."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from html import escape
 from pathlib import Path
 from string import Formatter
-from traceback import extract_tb
 from typing import Any, Final
 
-from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, Template, TemplateError, TemplateSyntaxError
 from markupsafe import Markup
 
-from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.branding.feature import BrandingSettings
-from doi_proxy.system.files import explain_failure, read_regular, require_regular
+from doi_proxy.system.files import explain_failure, read_regular
 from doi_proxy.system.toml_text import TomlProblem, WrongTable, find_key, parse_toml
 from doi_proxy.web import look
 from doi_proxy.web.languages import LANGUAGES, flatten_texts, read_all
-from doi_proxy.web.look import Brand, NamedLink, OwnTemplates, Renderer
-from doi_proxy.web.pages import PageLink, Way
-from doi_proxy.web.shown_values import Outline, rows, show_name
-from handle_protocol.value import read_values
+from doi_proxy.web.look import NamedLink
 
 #: The least contrast of text (WCAG 2.1, 1.4.3).
 TEXT_CONTRAST: Final = 4.5
@@ -212,63 +205,6 @@ def _require_address(key: str, address: str) -> None:
         )
 
 
-_NAME: Final = show_name(HandleName("10.1000/182"))
-_WAYS: Final = (Way(Markup("Ask:"), (Markup("us"),)),)
-_ABOUT: Final = {"agency": "Crossref", "checked": "1 March 2026", "count": 2, "is_set_here": True}
-_RECORD: Final = (
-    b'[{"index":1,"type":"URL","data":{"format":"string","value":"https://example.org/"},"ttl":1},'
-    b'{"index":100,"type":"HS_ADMIN","data":{"format":"admin","value":{"handle":"0.NA/10","index":1,'
-    b'"permissions":"111111111111"}},"ttl":1}]'
-)
-
-
-def sample_facts() -> dict[str, Mapping[str, Any]]:
-    """The facts of each page by template, as `Pages` passes them."""
-    shown = rows(read_values(_RECORD).values)
-    tables = [("ordinary", shown[:1]), ("administrative", shown[1:])]
-    values: dict[str, Any] = {
-        "first_blocks": (),
-        "blocks": (),
-        "tables": tables,
-        "hidden": 1,
-        "outline": Outline(),
-        "stale": None,
-    }
-    not_found: dict[str, Any] = {"without_slash": _NAME, "blocks": (), "questionable": ()}
-    could_not_verify: dict[str, Any] = {"reason": "A reason.", "wait": ("retry_soon", 1), "ways": _WAYS}
-    return {
-        "home": {"address": "https://doi.example.org"},
-        "values": {**values, "note": None, "leads_on": True, "leads_to": "https://example.org/", **_ABOUT},
-        "not_found": {**not_found, "agency": "Crossref", "ways": _WAYS},
-        "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "blocks": ()},
-        "found": {"typed": "x"},
-        "found_several": {"names": [_NAME, _NAME], "typed": "x"},
-        "openurl": {},
-        "locations": {"locations": (), "hidden": 0, "malformed": ()},
-        "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
-        "could_not_verify": could_not_verify,
-        "alias_chain_too_long": {"reached": _NAME},
-        "prefix_inactive": {"message": "A message.", "contact": None, "ways": _WAYS},
-        "prefix_denied": {"reason": "A reason.", "ways": _WAYS},
-        "gone": {"reason": "A reason.", "date": "1 March 2026", "ways": _WAYS},
-        "error": {"reason": "A reason.", "text": "error.no_reason", "wait": ("retry_soon", 1)},
-    }
-
-
-def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a page, and those that all pages have."""
-    return {
-        "base": "",
-        "query": "",
-        "indexed": False,
-        "links": [PageLink("footer", "/", "home.title")],
-        "title": "Title",
-        "heading": "Heading",
-        "name": _NAME,
-        **facts,
-    }
-
-
 #: Larger language files are refused; ours have 15 kB.
 MAX_MESSAGES_BYTES: Final = 262_144
 _COMPLETE: Final = "docs/branding.md names the files that have them"
@@ -367,81 +303,7 @@ def _find_line(toml: str, key: str) -> int:
     return 1
 
 
-log = logging.getLogger(__name__)
-
-
-def open_templates(own: OwnTemplates, folder: Path, brand: Brand) -> Renderer:
-    """What renders the templates of a folder, and ours where it has none. Raises ConfigurationError.
-
-    Each page is rendered once with a sample, which finds errors before a reader does.
-    """
-    templates = _CustomTemplates(_compile(own, folder), folder, own.render)
-    for samples in (sample_facts, *(texts.samples for texts in own.of_features)):
-        for name, facts in samples().items():
-            templates.check(name, {"brand": brand, "t": own.texts, **sample_context(facts)})
-    return templates.render
-
-
-def _compile(own: OwnTemplates, folder: Path) -> Mapping[str, Template]:
-    """Compile all templates. A custom template replaces ours of the same name."""
-    # The prefix of our own templates, which a custom template can extend: `{% extends "doi-proxy/layout.html" %}`.
-    loader = ChoiceLoader([FileSystemLoader(folder), PrefixLoader({"doi-proxy": own.loader}), own.loader])
-    environment = own.open(loader)
-    _require_readable(folder / name for name in own.files)
-    try:
-        return {name.removesuffix(".html"): environment.get_template(name) for name in own.files}
-    except TemplateSyntaxError as error:
-        raise ConfigurationError(f"{error.filename or folder}, line {error.lineno}: {error.message}") from error
-    except (TemplateError, OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{folder}: a template cannot be read: {error}") from error
-
-
-def _require_readable(files: Iterable[Path]) -> None:
-    """Refuse files that the loader would read without a bound, or take for absent."""
-    for file in files:
-        try:
-            if file.exists():
-                # Larger templates are refused; ours have at most 10 kB.
-                require_regular(file, 262_144)
-        except OSError as error:
-            raise ConfigurationError(f"{file}: the template cannot be read: {error.strerror or error}") from error
-
-
-class _CustomTemplates:
-    """The compiled templates of a folder, and what renders ours if one of them fails."""
-
-    def __init__(self, templates: Mapping[str, Template], folder: Path, fallback: Renderer) -> None:
-        self._templates = templates
-        self._folder = folder
-        self._fallback = fallback
-        #: The places of errors that are logged already.
-        self._logged = set[str]()
-
-    def render(self, template: str, context: Mapping[str, Any]) -> str:
-        """Render a page. If a custom template fails, log where, and render our own."""
-        try:
-            return self._templates[template].render(context)
-        except Exception as error:
-            place = self._find_place(error)
-            if place not in self._logged:
-                self._logged.add(place)
-                log.error("%s: the template failed (%s); the template of doi-proxy is used instead", place, error)
-            return self._fallback(template, context)
-
-    def check(self, template: str, context: Mapping[str, Any]) -> None:
-        """Render a page to find its errors. Raises ConfigurationError with the file and the line."""
-        try:
-            self._templates[template].render(context)
-        except Exception as error:
-            raise ConfigurationError(f"{self._find_place(error)}: the template failed: {error}") from error
-
-    def _find_place(self, error: Exception) -> str:
-        """The file of the custom templates, and the line, in which rendering failed."""
-        frames = [frame for frame in extract_tb(error.__traceback__) if str(self._folder) in frame.filename]
-        return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else f"{self._folder}"
-
-
-#: The file of the folder that says what the institution is, and the folders beside it.
+#: The file of the folder that says what the institution is.
 FILE: Final = "branding.toml"
 #: Larger logos are refused, because every reader loads the logo.
 MAX_LOGO_BYTES: Final = 262_144
@@ -453,6 +315,9 @@ LOGO_TYPES: Final = {
     ".jpg": ("image/jpeg", b"\xff\xd8\xff"),
     ".jpeg": ("image/jpeg", b"\xff\xd8\xff"),
 }
+#: Larger files of HTML are refused, because every page has them.
+MAX_HTML_BYTES: Final = 16_384
+_HTML_FILE: Final = re.compile(r"(header|footer)(?:\.(.+))?\.html")
 _SVG_ROOT: Final = re.compile(rb"<svg[\s>]")
 
 
@@ -490,6 +355,7 @@ def _build(name: str, folder: Path | None, institution: Institution, packages: S
         logo = _read_logo(path)
         logo_path = f"/static/logo-{look.digest(logo.content)}{path.suffix.lower()}"
         files[logo_path] = logo
+    links: dict[str, Any] = dict(institution.links)
     brand = look.Brand(
         stylesheet,
         name=name,
@@ -499,26 +365,49 @@ def _build(name: str, folder: Path | None, institution: Institution, packages: S
         imprint=institution.imprint,
         privacy=institution.privacy,
         footer=institution.footer,
-        **institution.links,
+        **links,
     )
-    found = read_messages(institution.languages, _find_folder(folder, "messages"), packages)
+    languages = institution.languages
+    messages = None if folder is None or not (folder / "messages").is_dir() else folder / "messages"
+    found = read_messages(languages, messages, packages)
     texts = {tag: translation.texts for tag, translation in found.items()}
-    brands = {tag: _translate(brand, translation) for tag, translation in found.items()}
-    own = _find_folder(folder, "templates")
-    replace_templates = None if own is None else lambda templates: open_templates(templates, own, brand)
-    return look.Branding(brand, files, institution.languages, texts, replace_templates, brands)
+    html = {} if folder is None else _read_html(folder, languages)
+    brands = {tag: _translate(brand, translation, html.get(tag, {})) for tag, translation in found.items()}
+    return look.Branding(brand, files, languages, texts, brands)
 
 
-def _find_folder(folder: Path | None, name: str) -> Path | None:
-    return None if folder is None or not (folder / name).is_dir() else folder / name
-
-
-def _translate(brand: look.Brand, translation: Translation) -> look.Brand:
+def _translate(brand: look.Brand, translation: Translation, html: Mapping[str, Markup]) -> look.Brand:
     """The brand in a language, whose file can have its footer and its links."""
-    changed: dict[str, Any] = dict(translation.links)
+    changed: dict[str, Any] = {**translation.links, **html}
     if translation.footer:
         changed["footer"] = translation.footer
     return replace(brand, **changed)
+
+
+def _read_html(folder: Path, languages: Sequence[str]) -> dict[str, dict[str, Markup]]:
+    """The HTML of a folder by language, and by field of Brand. Raises ConfigurationError.
+
+    `header.html` is for all languages, and `header.de.html` for German in place of it. The same holds for `footer`.
+    """
+    found: dict[str, dict[str, Markup]] = {tag: {} for tag in languages}
+    # A file without a tag has the shorter name, so one with a tag comes after it.
+    for path in sorted(folder.iterdir(), key=lambda path: len(path.name)):
+        named = _HTML_FILE.fullmatch(path.name)
+        if named is None:
+            continue
+        part, tag = named.groups()
+        if tag is not None and tag not in languages:
+            on = ", ".join(languages)
+            message = f"{tag[:40]!r} is not a language of the pages, which are {on}; add it to languages in {FILE}"
+            raise ConfigurationError(f"{path}: {message}, or remove this file")
+        try:
+            html = read_regular(path, MAX_HTML_BYTES).decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{path}: the HTML cannot be read: {explain_failure(error)}") from error
+        for language in languages if tag is None else (tag,):
+            # Nothing of it is escaped or filled in: these files are trusted as the settings are.
+            found[language][f"{part}_html"] = Markup(html)  # noqa: S704
+    return found
 
 
 def _brand_icon(name: str, accent: str | None, svg: str) -> str:

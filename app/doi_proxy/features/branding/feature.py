@@ -35,8 +35,8 @@ class BrandingSettings(SettingsGroup):
     branding_folder: Path | None = Field(
         None,
         description="Folder with `branding.toml`: the contact, logo, colours, links and languages of this "
-        "institution, and beside it its texts and templates. Set it to show that the service is "
-        "yours.",
+        "institution, and beside it its texts, `header.html` and `footer.html`. Set it to show that the "
+        "service is yours.",
         json_schema_extra=RELOADED,
     )
 
@@ -45,12 +45,12 @@ class BrandedPages(Feature):
     """The institution's face in place of ours, at the start and at each reload."""
 
     name = "branding"
-    summary = "the institution's own name, logo, colours, links, texts and templates on the pages"
+    summary = "the institution's own name, logo, colours, links, texts and HTML on the pages"
     settings = BrandingSettings
 
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
-        """A file, a text or a template that cannot be used."""
+        """A file or a text that cannot be used."""
         # The message names the setting or the file.
         yield from inspection.find_refusal("", lambda: rebrand(inspection.open_pages(), inspection.settings))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from doi_proxy.features.feature import Feature, Opened
 
@@ -18,27 +18,6 @@ class Help(Feature):
     name = "help"
     summary = "/help/<DOI>: what to do if the link works, but the page does not"
     needs = ("sqlite",)
-
-    @classmethod
-    def samples(cls) -> dict[str, dict[str, Any]]:
-        """See Feature."""
-        from markupsafe import Markup
-
-        from doi_proxy.web.pages import Way
-
-        target, ways = "https://example.org/", (Way(Markup("Ask:"), (Markup("us"),)),)
-        facts = {"target": target, "host": "example.org", "agency": "Crossref", "changed": "1 March 2026"}
-        return {
-            "help": {
-                "failure": None,
-                "stale": None,
-                "is_local": False,
-                **facts,
-                "earlier": [(target, "1 March 2025")],
-                "ways": ways,
-            },
-            "help_form": {"typed": "10.1000", "is_wrong": True},
-        }
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the page."""

@@ -22,7 +22,7 @@ from doi_proxy.resolver.resolution import Conditions, Standing, find_standing
 from doi_proxy.web.freshness import NO_STORE, failure_token
 from doi_proxy.web.name_pages import note_stale
 from doi_proxy.web.negotiation import wants_page, write_moment, write_timestamp
-from doi_proxy.web.pages import PageLink, external, show_stale
+from doi_proxy.web.pages import PageLink, external
 from doi_proxy.web.redirect import Face
 from doi_proxy.web.request_path import client_of
 from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, find_target, host_of_address, web_address
@@ -100,11 +100,10 @@ class HelpPage:
         earlier = await self._read_earlier(name, target, client)
         agency = self._core.prefixes.recall_contact(name)
         texts, helpers = pages.texts(language), pages.helpers(agency)
-        stale = note_stale(pages, language, found, self._clock())
         facts: dict[str, Any] = {
             "target": external(target, target),
             "failure": None,
-            "stale": stale and show_stale(texts, stale),
+            "stale": note_stale(pages, language, found, self._clock()),
             "is_local": find_standing(found) is Standing.SET_HERE,
             "host": host_of_address(target),
             "agency": agency.agency,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -60,11 +60,6 @@ class LibraryCopy(feature.Feature):
         remedy = "correct the file; until then the last good rules are in force, and without any a start fails"
         for problem in read_library_rules(path).problems:
             yield Finding("error", inspection.source("library_rules"), str(problem), remedy)
-
-    @classmethod
-    def samples(cls) -> dict[str, dict[str, Any]]:
-        """See Feature."""
-        return {"preferences": {"services": [("ezproxy", "EZproxy")], "chosen": "", "saved": True}}
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Put the rules in force. Raises ConfigurationError for a file with a problem."""

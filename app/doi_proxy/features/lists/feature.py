@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from doi_proxy.errors import TooManyRequests
 from doi_proxy.features.feature import Core, Feature, Opened, Others
@@ -38,17 +38,6 @@ class Lists(Feature):
     needs = ("suggestions", "metadata")
 
     _batches: BatchService
-
-    @classmethod
-    def samples(cls) -> dict[str, dict[str, Any]]:
-        """See Feature."""
-        from doi_proxy.features.lists.references.result import CheckedReference, Result
-        from doi_proxy.web.negotiation import write_date
-
-        rows = (CheckedReference("smith2020", 3, "10.1000/182.", "10.1000/182.", "corrected", "", "10.1000/182"),)
-        result = Result(rows, b"10.1000/182", "references.txt")
-        facts = {"result": result, "total": 1, "problem": None, "wait": None, "write_date": write_date}
-        return {"references": facts}
 
     def open(self, core: Core, others: Others) -> tuple[()]:
         """Open what answers lists."""

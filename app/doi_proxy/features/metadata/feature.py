@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -44,11 +44,6 @@ class Metadata(Feature):
     def is_on(cls, settings: Settings) -> bool:
         """Whether metadata are fetched. In sealed mode, nothing is."""
         return settings.group(MetadataSettings).metadata and settings.mode == "online"
-
-    @classmethod
-    def samples(cls) -> dict[str, dict[str, Any]]:
-        """See Feature."""
-        return {"work": {"work": {"title": "The DOI Handbook", "author": "Paskin", "year": 2006}}}
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open what fetches works."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from doi_proxy.features.feature import Feature, Opened
 
@@ -17,12 +17,6 @@ class OpenAPI(Feature):
 
     name = "openapi"
     summary = "/openapi.json and /docs"
-
-    @classmethod
-    def samples(cls) -> dict[str, dict[str, Any]]:
-        """See Feature."""
-        schema: dict[str, Any] = {"info": {}, "tags": [], "paths": {}}
-        return {"docs": {"schema": schema, "problems": {"not-a-doi": "Not a DOI"}, "address": "BASE"}}
 
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the description of the routes that were added before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -32,14 +32,6 @@ class Privacy(feature.Feature):
     name = "privacy"
     summary = "the access log, with as much as the privacy level allows, and /privacy, the page about it"
     settings = AccessLogSettings
-
-    @classmethod
-    def samples(cls) -> dict[str, dict[str, Any]]:
-        """See Feature."""
-        from doi_proxy.features.privacy.page import PrivacyFacts
-
-        facts = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)
-        return {"privacy": {"privacy": facts, "cookies": "privacy.cookies_none"}}
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Open the log that the settings describe, or take the one that was supplied."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
@@ -54,13 +54,6 @@ class StatusPages(feature.Feature, Service):
     _prefixes: PrefixCounts
     #: The prefixes that are shown. The highest privacy level counts clients and names together nowhere.
     _shown: PrefixCounts | None
-
-    @classmethod
-    def samples(cls) -> Mapping[str, Mapping[str, Any]]:
-        """See Feature."""
-        from doi_proxy.features.status.page import sample_status
-
-        return sample_status()
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Count clients and prefixes, and record the history and the events."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from doi_proxy.features.feature import Core, Feature, Others, Part
@@ -35,15 +35,6 @@ class Suggestions(Feature):
     summary = "names that a writer may have meant, on pages and in problems"
 
     names: SuggestedNames
-
-    @classmethod
-    def samples(cls) -> dict[str, dict[str, Any]]:
-        """See Feature."""
-        from doi_names.name import HandleName
-        from doi_proxy.web.shown_values import show_names
-
-        names = show_names([HandleName("10.1000/182")])
-        return {"suggestions": {"registered": names, "suggestions": names, "around": names}}
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open the search for names."""
