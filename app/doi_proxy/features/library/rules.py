@@ -147,7 +147,6 @@ class RulesFile:
     rules: copy.LibraryRules
     expectations: tuple[Expectation, ...]
     problems: tuple[toml_text.FileProblem, ...]
-    text: str = ""
 
 
 @dataclass(slots=True)
@@ -183,6 +182,14 @@ def read_rules(text: str, file: str) -> RulesFile:
         reading.problems += find_failures(rules, reading.expectations, file)
     problems = sorted(reading.problems, key=lambda problem: (problem.line, problem.column))
     return RulesFile(rules, tuple(reading.expectations), tuple(problems[:MAX_PROBLEMS]))
+
+
+def parse_rules(texts: Mapping[str, str]) -> tuple[copy.LibraryRules, tuple[toml_text.FileProblem, ...]]:
+    """The rules of one file, or of none."""
+    for file, text in texts.items():
+        found = read_rules(text, file)
+        return found.rules, found.problems
+    return copy.LibraryRules(), ()
 
 
 def find_failures(
