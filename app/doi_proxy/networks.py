@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPV4LENGTH, IPV6LENGTH, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from pathlib import Path
 from typing import Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.system.files import read_regular
+from doi_proxy.system.toml_text import FileProblem
 from doi_proxy.web.request_path import read_address
 
 #: The networks that have every client.
@@ -56,44 +55,31 @@ class NetworkList:
         )
 
 
-def read_network_file(path: Path) -> str:
-    """Read the text of a file of networks. Raises ConfigurationError with the file."""
-    try:
-        # The largest list. A line of a network takes less than 50 bytes.
-        return read_regular(path, 16 * 1024 * 1024).decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigurationError(f"{path}: the list of networks cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: the list of networks cannot be read: {error}") from error
+def parse_networks(texts: Mapping[str, str]) -> tuple[NetworkList, list[FileProblem]]:
+    """The networks in the text of each file, one a line, and a problem for each line that is not a network."""
+    networks, problems = list[IPv4Network | IPv6Network](), list[FileProblem]()
+    for file, text in texts.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            entry = line.partition("#")[0].strip()
+            try:
+                networks += [ip_network(entry)] if entry else []
+            except ValueError as error:
+                message = f"{entry[:80]!r} is not a network such as 192.0.2.0/24 or 2001:db8::/32 ({error})"
+                problems.append(FileProblem(file, number, 1, message))
+            if len(networks) > 100_000:
+                problems.append(FileProblem(file, 0, 0, "more than 100000 networks; merge them into larger ones"))
+            if len(networks) > 100_000 or len(problems) >= 100:
+                break
+    return NetworkList(networks), problems
 
 
-def parse_allowed(text: str, path: Path) -> NetworkList:
-    """The networks in the text of a file. Raises ConfigurationError with the file and the line."""
-    networks: list[IPv4Network | IPv6Network] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        text = line.partition("#")[0].strip()
-        if text:
-            networks.append(_read_network(text, path, number))
-        if len(networks) > 100_000:
-            raise ConfigurationError(f"{path}: more than 100000 networks; merge them into larger ones")
-    return NetworkList(networks)
-
-
-def _read_network(text: str, path: Path, number: int) -> IPv4Network | IPv6Network:
-    try:
-        return ip_network(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{path}:{number}: {text[:80]!r} is not a network such as 192.0.2.0/24 or 2001:db8::/32 ({error})"
-        ) from error
-
-
-def parse_denied(text: str, path: Path) -> NetworkList:
-    """The denied networks in a text, as `parse_allowed` reads them. A list that denies every client is refused too."""
-    denied = parse_allowed(text, path)
+def parse_denied(texts: Mapping[str, str]) -> tuple[NetworkList, list[FileProblem]]:
+    """The denied networks, as `parse_networks` reads them. A list that denies every client is refused too."""
+    denied, problems = parse_networks(texts)
     if denied.has_everyone:
-        raise ConfigurationError(f"{path}: it denies every client; name smaller networks, or stop the service instead")
-    return denied
+        advice = "it denies every client; name smaller networks, or stop the service instead"
+        problems.append(FileProblem(next(iter(texts)), 0, 0, advice))
+    return denied, problems
 
 
 Address = IPv4Address | IPv6Address

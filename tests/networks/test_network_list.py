@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.networks import NetworkList, parse_allowed, read_network_file
+from doi_proxy.features.limits.limits import ALLOW_FILE
+from doi_proxy.networks import NetworkList
 
 NUMBERS = st.integers(0, 2**32 - 1)
 
@@ -22,7 +23,10 @@ def write_list(folder: Path, text: str) -> Path:
 
 
 def read_networks(path: Path) -> NetworkList:
-    return parse_allowed(read_network_file(path), path)
+    reading = ALLOW_FILE.read(path)
+    if reading.errors:
+        raise ConfigurationError(str(reading.errors[0]))
+    return reading.value
 
 
 def test_lines_are_networks_and_comments(tmp_path: Path) -> None:
@@ -42,7 +46,7 @@ def test_an_empty_list_holds_nothing() -> None:
 
 @pytest.mark.parametrize("line", ["campus", "192.0.2.1/24", "192.0.2.0/33", "10.0.0.0/8 10.1.0.0/16"])
 def test_a_line_that_is_not_a_network_is_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"networks\.txt:2: "):
+    with pytest.raises(ConfigurationError, match=r"networks\.txt:2:1: "):
         read_networks(write_list(tmp_path, f"# first\n{line}\n"))
 
 
@@ -67,12 +71,12 @@ def test_a_list_is_read_up_to_16_mib(tmp_path: Path) -> None:
     most = 16 * 1024 * 1024
     line = "192.0.2.0/24 #"
     assert "192.0.2.1" in read_networks(write_list(tmp_path, line + "x" * (most - len(line))))
-    with pytest.raises(ConfigurationError, match=f"it is larger than {most} bytes"):
+    with pytest.raises(ConfigurationError, match=f"networks.txt: the text has more than {most} bytes; merge"):
         read_networks(write_list(tmp_path, line + "x" * most))
 
 
 def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "networks.txt"
     path.write_bytes(b"192.0.2.0/24 # caf\xe9")
-    with pytest.raises(ConfigurationError, match=r"networks\.txt: the list of networks cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"networks\.txt:1:19: the text is not UTF-8"):
         read_networks(path)

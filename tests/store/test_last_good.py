@@ -12,8 +12,10 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.limits.feature import Limits
 from doi_proxy.features.local_records.feature import LocalRecordFiles
-from doi_proxy.store.file import LastGood
+from doi_proxy.features.local_records.files import record_files
+from doi_proxy.store.kept_file import KeptFile
 from doi_proxy.system.check import Inspection
+from tests.clock import Clock
 from tests.web.proxy import Proxy
 
 # The commands are synchronous: they run in a thread, over sockets of the system.
@@ -65,8 +67,8 @@ async def test_a_start_with_broken_files_uses_the_last_good_ones(
         assert (ready["local_records"]["state"], ready["local_records"]["records"]) == ("broken", 1)
         assert ready["detail"]["library_rules"] == "broken"
     errors = [record.message for record in caplog.records if record.levelno == logging.ERROR]
-    assert "local records: the last good 1 records are in force; correct the file" in errors
-    assert any("the last good rules are in force, correct the file" in error for error in errors)
+    assert "local_records: the last good version is in force; correct the file" in errors
+    assert "library_rules: the last good version is in force; correct the file" in errors
 
 
 async def test_files_with_a_byte_order_mark_are_read(settings: dict[str, Any]) -> None:
@@ -127,7 +129,7 @@ async def test_a_start_with_a_broken_list_of_networks_uses_the_last_good_one(
         assert await ask(proxy) == before
         ready = (await proxy.get("/readyz")).json
         assert ready["ready"] and ready["detail"]["client_lists"] == "broken"
-    assert any("the last good list is in force, correct the file" in record.message for record in caplog.records)
+    assert f"{name}: the last good version is in force; correct the file" in caplog.messages
     assert [one.source for one in Limits.check(Inspection(Settings(**given)))] == [name]
     (tmp_path / f"s.sqlite3.{name.removesuffix('_file').replace('_', '-')}.txt").unlink()
     with pytest.raises(ConfigurationError, match=r"networks\.txt"):
@@ -138,12 +140,15 @@ async def test_a_start_with_a_broken_list_of_networks_uses_the_last_good_one(
 def test_without_a_sqlite_store_the_copy_is_in_the_state_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, path = "valkey://cache.example.org/0", Path("/etc/records.toml")
+    path = tmp_path / "records.toml"
+    path.write_text(RECORD)
+
+    def copies() -> list[str]:
+        settings = Settings(store_url="valkey://cache.example.org/0", local_records=path)
+        KeptFile(record_files(Clock()), print, settings)
+        return [file.name for file in tmp_path.iterdir() if file != path]
+
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
-    assert LastGood(url, "local-records").path is None
+    assert copies() == []
     monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}:/var/lib/other")
-    kept = LastGood(url, "local-records")
-    kept.keep(path, RECORD)
-    assert kept.path == tmp_path / "doi-proxy.local-records.toml"
-    assert LastGood(url, "local-records").find(path) == kept.path
-    assert LastGood("memory:", "").path is None
+    assert copies() == ["doi-proxy.local-records.toml"]

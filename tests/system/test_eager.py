@@ -144,6 +144,7 @@ TASKS: Final = (
     "doi_proxy/commands/",
     "doi_proxy/server/http_server.py",
     "doi_proxy/list_formats/",
+    "doi_proxy/store/kept_file.py",
     "doi_proxy/system/",
     "doi_proxy/features/admin/",
     "doi_proxy/features/assistants/",

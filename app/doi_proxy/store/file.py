@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -15,7 +14,6 @@ from urllib.parse import quote
 from doi_proxy.cache.store import Store
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.store.stored_entry import READERS, Reader
-from doi_proxy.system.files import open_regular, read_regular, replace_private
 
 _SQLITE_FILE: Final = "sqlite:///"
 
@@ -144,53 +142,3 @@ def read_format(connection: sqlite3.Connection) -> int:
 def read_pragma(connection: sqlite3.Connection, name: str) -> int:
     """The number of a pragma. Raises sqlite3.Error."""
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-
-
-log = logging.getLogger(__name__)
-
-_HEADER: Final = "# doi-proxy: the last good text of {path}\n"
-
-
-class LastGood:
-    """The copy of one setting's files. `name` is the setting, and `ending` that of the copy's name.
-
-    It is beside a SQLite store, else in the folder that the environment names; without both there is none.
-    """
-
-    def __init__(self, store_url: str, name: str, ending: str = "toml") -> None:
-        store = read_store_path(store_url) or (_find_state_file() if name else None)
-        # A URL without a path, which the opening of the store refuses, names no file.
-        self.path = store.with_name(f"{store.name}.{name}.{ending}") if store and store.name else None
-
-    def keep(self, path: Path, text: str) -> None:
-        """Keep the text of the files at `path`. A copy that cannot be written costs a log line."""
-        if self.path is None:
-            return
-        content = (_HEADER.format(path=path) + text).encode()
-        with suppress(OSError):
-            if self.path.stat().st_size == len(content) and read_regular(self.path, len(content)) == content:
-                return
-        try:
-            replace_private(self.path, content)
-        except OSError as error:
-            log.warning("the last good text of %s cannot be kept in %s: %s", path, self.path, error.strerror or error)
-
-    def find(self, path: Path) -> Path | None:
-        """The copy of the files at `path`, None without one."""
-        header = _HEADER.format(path=path).encode()
-        if self.path is not None:
-            with suppress(OSError), open_regular(self.path) as file:
-                if file.read(len(header)) == header:
-                    return self.path
-        return None
-
-
-def _find_state_file() -> Path | None:
-    """A name in the folder that systemd or the image gives the service, for a store that is on a server."""
-    # StateDirectory= sets it (systemd.exec(5)), and so does the image.
-    folders = os.environ.get("STATE_DIRECTORY")
-    return Path(folders.partition(":")[0]) / "doi-proxy" if folders else None
-
-
-#: Without a copy.
-NOT_KEPT: Final = LastGood("memory:", "")

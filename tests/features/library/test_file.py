@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +14,9 @@ from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.library.copy import LibraryRules
-from doi_proxy.features.library.library import (
-    MAX_FILE_BYTES,
-    LibraryFile,
-    read_cookie,
-    read_library_rules,
-    write_cookie,
-)
+from doi_proxy.features.library.library import RULES_FILE, read_cookie, write_cookie
 from doi_proxy.main import create
+from doi_proxy.store.kept_file import KeptFile
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
 from tests.features.library.test_redirects import EZPROXY, HOME, RULES, TARGET
@@ -42,6 +37,14 @@ def write(file: Path, name: str) -> None:
     fresh.replace(file)
 
 
+def keep(path: Path, use: Callable[[LibraryRules], None]) -> KeptFile[LibraryRules]:
+    return KeptFile(RULES_FILE, use, settings_of(path))
+
+
+def settings_of(path: Path | None) -> Settings:
+    return Settings(store_url="memory:", library_rules=path)
+
+
 def names(used: list[LibraryRules]) -> list[str]:
     return [one.services[0].name if one.services else "" for one in used]
 
@@ -49,9 +52,8 @@ def names(used: list[LibraryRules]) -> list[str]:
 def test_a_broken_file_ends_the_start_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     file.write_text('[[rule]]\nservice = "x"\n', encoding="utf-8")
-    settings = Settings(store_url="memory:", library_rules=file)
     with pytest.raises(ConfigurationError, match=r"rules\.toml:2:1: service is 'x'"):
-        create(settings)
+        create(settings_of(file))
 
 
 def test_an_expectation_that_is_not_met_ends_the_start(tmp_path: Path) -> None:
@@ -60,19 +62,18 @@ def test_an_expectation_that_is_not_met_ends_the_start(tmp_path: Path) -> None:
     expected = '[[expect]]\ndoi = "10.1/2"\ntarget = "https://p.example/"\nservice = "none"\n'
     file.write_text(file.read_text(encoding="utf-8") + expected, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"rules\.toml:8:1: expected service 'none'"):
-        LibraryFile(print).load(file)
+        keep(file, print)
 
 
 async def test_a_broken_change_leaves_the_rules_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file, used = tmp_path / "rules.toml", list[LibraryRules]()
     write(file, "a")
-    library = LibraryFile(used.append)
-    library.load(file)
+    library = keep(file, used.append)
     file.write_text("[[rule]]\n", encoding="utf-8")
     for _ in range(4):
         await library.look()
     assert names(used) == ["a"] and library.problems
-    assert caplog.text.count("rules.toml:1:1: service is missing; the last good rules are in force") == 1
+    assert caplog.text.count("rules.toml:1:1: service is missing") == 1
     file.unlink()
     for _ in range(3):
         await library.look()
@@ -88,29 +89,28 @@ async def test_a_reload_takes_another_file_or_none(tmp_path: Path, caplog: pytes
     write(first, "a")
     write(second, "b")
     used = list[LibraryRules]()
-    library = LibraryFile(used.append)
-    library.load(first)
+    library = keep(first, used.append)
 
     async def reload(path: Path | None) -> str:
-        library.request_reload(path)
+        library.reload(settings_of(path))
         await library.look()
         return names(used)[-1]
 
     assert await reload(second) == "b"
     assert await reload(absent) == "b"
     assert "absent.toml: it cannot be read: No such file" in caplog.text
-    assert "the last good rules are in force" in caplog.text
+    assert "library_rules: the last good version is in force; correct the file" in caplog.text
     write(absent, "c")
     await library.look()
     await library.look()
     assert names(used)[-1] == "c" and library.problems == ()
-    assert await reload(None) == "" and library.ready() == {}
+    assert await reload(None) == "" and library.path is None
 
 
 def test_a_reload_reads_no_file_on_the_event_loop(tmp_path: Path) -> None:
     file = tmp_path / "rules.toml"
     write(file, "a")
-    lifecycle = Lifecycle(Settings(store_url="memory:", library_rules=file))
+    lifecycle = Lifecycle(settings_of(file))
     app = create(lifecycle.settings, clock=Clock(), lifecycle=lifecycle)
     write(file, "b")
     lifecycle.reload(lifecycle.settings)
@@ -119,7 +119,7 @@ def test_a_reload_reads_no_file_on_the_event_loop(tmp_path: Path) -> None:
 
 
 def _large(file: Path) -> None:
-    file.write_bytes(b"#" * 10 * MAX_FILE_BYTES)
+    file.write_bytes(b"#" * 10 * RULES_FILE.most)
 
 
 def _binary(file: Path) -> None:
@@ -133,7 +133,7 @@ def _loop(file: Path) -> None:
 @pytest.mark.parametrize(
     ("prepare", "problem"),
     [
-        (_large, "it is larger than 1048576 bytes"),
+        (_large, "the text has more than 1048576 bytes; remove rules"),
         (_binary, "rules.toml:2:1: the text is not UTF-8"),
         (_loop, "it cannot be read"),
         (os.mkfifo, "it is not a regular file"),
@@ -144,7 +144,7 @@ def _loop(file: Path) -> None:
 )
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path, prepare: Any, problem: str) -> None:
     prepare(tmp_path / "rules.toml")
-    found = read_library_rules(tmp_path / "rules.toml").problems
+    found = RULES_FILE.read(tmp_path / "rules.toml").problems
     assert len(found) == 1 and problem in str(found[0])
 
 
@@ -156,8 +156,7 @@ async def test_a_running_watch_notices_a_change(tmp_path: Path) -> None:
         used.append(rules)
         changed.set()
 
-    library = LibraryFile(use)
-    library.load(file)
+    library = keep(file, use)
     changed.clear()
     write(file, "b")
     task = asyncio.create_task(library.run(0.001))

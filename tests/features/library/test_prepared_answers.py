@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.library.library import LibraryFile
+from doi_proxy.features.library.library import RULES_FILE
 from doi_proxy.server.protocol import ServerProtocol
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
@@ -73,6 +73,6 @@ async def test_a_prepared_answer_dies_when_the_rules_change(rules: Path) -> None
     for _ in range(2):
         assert DIRECT in (await server.answers(get("/10.1000/182", BROWSER)))[0]
     assert len(uses) == 2
-    LibraryFile(library_of(server.application).use).load(rules)
+    library_of(server.application).use(RULES_FILE.read(rules).value)
     assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
     assert len(uses) == 2

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from doi_proxy.errors import ClientDenied, ConfigurationError, RateExceeded
+from doi_proxy.assembly.settings import Settings
+from doi_proxy.errors import ClientDenied, RateExceeded
 from doi_proxy.features.limits.feature import TooManyBypasses
-from doi_proxy.features.limits.limits import (
-    BYPASS,
-    DENIED,
-    MAX_ADDRESSES,
-    RATE,
-    ClientLimits,
-    ListFile,
-    allowed_clients,
-    denied_clients,
-)
+from doi_proxy.features.limits.limits import ALLOW_FILE, BYPASS, DENIED, DENY_FILE, MAX_ADDRESSES, RATE, ClientLimits
+from doi_proxy.networks import NetworkList
 from doi_proxy.rationing import MAX_ACCOUNTS, Rate
 from doi_proxy.resolver.resolution import Conditions, ResolveOptions
+from doi_proxy.store.kept_file import KeptFile
 from doi_proxy.web.request import Request
 from doi_proxy.web.responses import Message, Scope
 from doi_proxy.web.stage import fold_stages, read_conditions
@@ -47,10 +41,6 @@ def request(address: str) -> Request:
     return Request(scope, receive, public_url=None, sub_path=b"")
 
 
-def find_lists(allow_file: Path | None = None, deny_file: Path | None = None) -> tuple[ListFile, ListFile]:
-    return allowed_clients(allow_file, "memory:"), denied_clients(deny_file, "memory:")
-
-
 class Bench:
     """Limits of two requests, one a second, and of one bypass every ten seconds."""
 
@@ -60,14 +50,13 @@ class Bench:
         defaults: dict[str, Any] = {
             "requests": Rate(1, 2),
             "bypasses": Rate(0.1, 1),
-            "allow_file": None,
-            "deny_file": None,
             "clock": self.clock,
             "refused": self.refusals.append,
         }
-        chosen = defaults | options
-        chosen["lists"] = find_lists(chosen.pop("allow_file"), chosen.pop("deny_file"))
-        self.limits = ClientLimits(**chosen)
+        allowed, denied = options.pop("allow", ()), options.pop("deny", ())
+        self.limits = ClientLimits(**defaults | options)
+        self.limits.set_allowed(NetworkList(map(ip_network, allowed)))
+        self.limits.set_denied(NetworkList(map(ip_network, denied)))
         self.stages = fold_stages([self.limits])
 
     def conditions_of(self, sent: Request, options: ResolveOptions) -> Conditions:
@@ -111,43 +100,48 @@ def test_a_request_that_bypasses_the_cache_is_counted_apart() -> None:
 
 
 def test_a_network_on_the_allow_list_has_no_limit_and_one_on_the_deny_list_is_refused(tmp_path: Path) -> None:
-    allowed = Bench(requests=Rate(1, 1), allow_file=write_list(tmp_path, "192.0.2.7"))
+    allowed = Bench(requests=Rate(1, 1), allow=["192.0.2.7"])
     for _ in range(3):
         allowed.limits.admit(CLIENT)
         allowed.conditions_of(request(CLIENT), AUTH).admit_bypass()
     allowed.limits.admit(NEIGHBOUR)
     with pytest.raises(RateExceeded):
         allowed.limits.admit(NEIGHBOUR)
-    denied = Bench(deny_file=write_list(tmp_path, "192.0.2.7"))
+    denied = Bench(deny=["192.0.2.7"])
     with pytest.raises(ClientDenied):
         denied.limits.admit(CLIENT)
     denied.limits.admit(NEIGHBOUR)
     assert denied.refusals == [DENIED]
 
 
-def test_a_reload_reads_the_lists_and_keeps_them_if_a_file_is_wrong(tmp_path: Path) -> None:
-    path = write_list(tmp_path, "192.0.2.0/24")
-    bench = Bench(deny_file=path)
-    write_list(tmp_path, "198.51.100.0/24")
-    bench.limits.reload(find_lists(deny_file=path))
-    bench.limits.admit(CLIENT)
-    write_list(tmp_path, "campus")
-    with pytest.raises(ConfigurationError):
-        bench.limits.reload(find_lists(deny_file=path))
-    assert bench.limits.has_broken_list
-    with pytest.raises(ClientDenied):
-        bench.limits.admit(OTHER)
+@pytest.mark.anyio
+async def test_a_change_of_a_list_is_in_force_without_a_reload_and_a_mistake_is_not(tmp_path: Path) -> None:
+    path, bench = write_list(tmp_path, "192.0.2.0/24"), Bench()
+    file = KeptFile(DENY_FILE, bench.limits.set_denied, Settings(store_url="memory:", client_deny_file=path))
 
+    async def change(text: str) -> str:
+        write_list(tmp_path, text)
+        await file.look()
+        await file.look()
+        with pytest.raises(ClientDenied):
+            bench.limits.admit(OTHER)
+        bench.limits.admit(CLIENT)
+        return file.state
 
-def test_a_reload_names_and_drops_a_list(tmp_path: Path) -> None:
-    bench = Bench(requests=None)
-    assert bench.limits.admits_all
-    bench.limits.reload(find_lists(deny_file=write_list(tmp_path, "192.0.2.0/24")))
     with pytest.raises(ClientDenied):
         bench.limits.admit(CLIENT)
-    bench.limits.reload(find_lists())
+    assert await change("198.51.100.0/24\n") == "ok"
+    assert await change("campus") == "broken"
+
+
+def test_a_list_is_dropped() -> None:
+    bench = Bench(requests=None)
+    assert bench.limits.admits_all
+    bench.limits.set_denied(NetworkList([ip_network("192.0.2.0/24")]))
+    with pytest.raises(ClientDenied):
+        bench.limits.admit(CLIENT)
+    bench.limits.set_denied(NetworkList())
     bench.limits.admit(CLIENT)
-    assert not bench.limits.has_list
 
 
 def test_senders_who_forge_their_addresses_do_not_renew_the_tokens_of_a_client() -> None:
@@ -191,14 +185,14 @@ def test_the_stage_is_left_out_only_while_nobody_can_be_refused(tmp_path: Path) 
     bench.limits.deny([])
     assert bench.limits.admits_all
     assert not Bench().limits.admits_all
-    assert not Bench(requests=None, deny_file=write_list(tmp_path, CLIENT)).limits.admits_all
+    assert not Bench(requests=None, deny=[CLIENT]).limits.admits_all
 
 
 def test_a_prepared_answer_is_counted_once_and_its_refusal_by_the_full_path(tmp_path: Path) -> None:
     bench = Bench(requests=Rate(1, 2))
     assert [bench.limits.passes(CLIENT) for _ in range(3)] == [True, True, False]
     assert bench.refusals == []
-    denied = Bench(deny_file=write_list(tmp_path, CLIENT))
+    denied = Bench(deny=[CLIENT])
     assert not denied.limits.passes(CLIENT) and denied.limits.passes(OTHER)
 
 
@@ -245,7 +239,7 @@ def test_a_request_that_one_account_refuses_is_charged_to_none() -> None:
 
 
 def test_a_sender_that_can_forge_its_address_spends_no_other_client_s_rate(tmp_path: Path) -> None:
-    bench = Bench(requests=Rate(1, 1), deny_file=write_list(tmp_path, "203.0.113.0/24"))
+    bench = Bench(requests=Rate(1, 1), deny=["203.0.113.0/24"])
     for number in range(64):
         bench.limits.admit(f"192.0.2.{number}", is_forgeable=True)
     with pytest.raises(RateExceeded):
@@ -273,6 +267,6 @@ def test_the_client_that_was_not_seen_for_longest_is_forgotten() -> None:
 @pytest.mark.parametrize("everyone", ["0.0.0.0/0", "::/0"])
 def test_a_list_that_denies_every_client_is_refused(everyone: str, tmp_path: Path) -> None:
     path = write_list(tmp_path, f"192.0.2.0/24\n{everyone}\n")
-    with pytest.raises(ConfigurationError, match="it denies every client"):
-        Bench(deny_file=path)
-    assert CLIENT in Bench(allow_file=path).limits._allowed
+    (problem,) = DENY_FILE.read(path).problems
+    assert str(problem).startswith(f"{path}: it denies every client; ")
+    assert CLIENT in ALLOW_FILE.read(path).value

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.local_records.files import FileBounds, LocalFiles, read_files
+from doi_proxy.features.local_records.files import record_files
 from doi_proxy.features.local_records.records import LocalRecords
-from doi_proxy.system.files import MAX_FILES
+from doi_proxy.store.kept_file import MAX_FILES, FileKind, KeptFile
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
 
-BOUNDS = FileBounds(records=100, bytes=100_000)
+FILES = record_files(Clock(), 100, 100_000)
 EXAMPLE = Path(__file__).parents[3] / "config" / "local-records.toml"
 
 
@@ -29,7 +30,8 @@ class Watched:
 
     def __init__(self, path: Path) -> None:
         self.in_force: list[int] = []
-        self.files = LocalFiles(path, BOUNDS, Clock(), self._use)
+        self.settings = Settings(store_url="memory:", local_records=path)
+        self.files = KeptFile(FILES, self._use, self.settings)
 
     def _use(self, records: LocalRecords) -> None:
         if len(records) == 99:
@@ -43,20 +45,19 @@ class Watched:
         return self.in_force
 
 
-def problems(path: Path, bounds: FileBounds = BOUNDS) -> list[str]:
-    return [str(one).replace(str(path), path.name) for one in read_files(path, bounds, Clock()()).problems]
+def problems(path: Path, kind: FileKind[LocalRecords] = FILES) -> list[str]:
+    return [str(one).replace(str(path), path.name) for one in kind.read(path).problems]
 
 
 def test_the_example_is_right() -> None:
-    reading = read_files(EXAMPLE, BOUNDS, Clock()())
-    assert (len(reading.records), reading.problems) == (7, ())
+    reading = FILES.read(EXAMPLE)
+    assert (len(reading.value), reading.problems) == (7, ())
 
 
 async def test_a_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(alias(1))
     watched = Watched(path)
-    watched.files.load()
     for number in range(2, 5):
         path.write_text("".join(alias(n) for n in range(number)))
         await watched.files.look()
@@ -68,8 +69,7 @@ async def test_a_requested_reload_reads_the_files_at_once(tmp_path: Path) -> Non
     path = tmp_path / "a.toml"
     path.write_text(alias(1))
     watched = Watched(path)
-    watched.files.load()
-    watched.files.request_reload()
+    watched.files.reload(watched.settings)
     await watched.files.look()
     assert watched.in_force == [1, 1]
 
@@ -80,26 +80,24 @@ async def test_a_broken_file_leaves_the_previous_records_in_force(
     path = tmp_path / "a.toml"
     path.write_text(alias(1))
     watched = Watched(path)
-    watched.files.load()
     path.write_text(alias(1) + "[[record]]\ntargt = 1\n")
     caplog.set_level(logging.INFO)
     caplog.clear()
     assert await watched.settle() == [1]
-    assert (watched.files.is_broken, watched.files.records) == (True, 1)
+    assert watched.files.state == "broken"
     assert [record.getMessage().partition("; ")[0] for record in caplog.records] == [
-        f"local records: {path}:5:1: unknown key 'targt'",
-        "local records: the last good 1 records are in force",
+        f"local_records: {path}:5:1: unknown key 'targt'",
+        "local_records: the last good version is in force",
     ]
     path.write_text(alias(1) + alias(2))
     assert await watched.settle() == [1, 2]
-    assert not watched.files.is_broken
+    assert watched.files.state == "ok"
 
 
 async def test_a_file_that_is_gone_or_cannot_be_put_in_force_counts_as_broken(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(alias(1))
     watched = Watched(path)
-    watched.files.load()
     path.unlink()
     assert await watched.settle() == [1]
     assert [one.message for one in watched.files.problems] == ["it cannot be read: No such file or directory"]
@@ -112,7 +110,7 @@ def test_at_the_start_a_broken_file_is_an_error_of_the_configuration(tmp_path: P
     path = tmp_path / "a.toml"
     path.write_text("[[record]]\ntargt = 1\n")
     with pytest.raises(ConfigurationError, match=r"local_records: .*a.toml:2:1: unknown key 'targt'"):
-        Watched(path).files.load()
+        Watched(path)
 
 
 async def test_a_folder_has_its_toml_files(tmp_path: Path) -> None:
@@ -122,7 +120,6 @@ async def test_a_folder_has_its_toml_files(tmp_path: Path) -> None:
     (tmp_path / "link.toml").symlink_to(tmp_path / "b.toml.real")
     (tmp_path / "b.toml.real").write_text(alias(2))
     watched = Watched(tmp_path)
-    watched.files.load()
     assert watched.in_force == [2]
     (tmp_path / "c.toml").write_text(alias(3))
     assert await watched.settle() == [2, 3]
@@ -158,13 +155,13 @@ def test_what_is_not_text_has_its_place(tmp_path: Path) -> None:
 def test_records_bytes_and_files_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(alias(1) + alias(2))
-    assert problems(path, FileBounds(1, 10_000)) == [
+    assert problems(path, record_files(Clock(), 1, 10_000)) == [
         "a.toml:4:1: there are more than 1 records; "
         "remove some, or import the targets of many names as a registry file: docs/registry-files.md"
     ]
-    assert problems(path, FileBounds(2, path.stat().st_size)) == []
-    (too_large,) = problems(path, FileBounds(2, path.stat().st_size - 1))
-    assert f"the files have more than {path.stat().st_size - 1} bytes of records; " in too_large
+    assert problems(path, record_files(Clock(), 2, path.stat().st_size)) == []
+    (too_large,) = problems(path, record_files(Clock(), 2, path.stat().st_size - 1))
+    assert f"the text has more than {path.stat().st_size - 1} bytes; remove some" in too_large
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(MAX_FILES + 1):

@@ -14,10 +14,10 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.bundles.export import ExportChoice, export
 from doi_proxy.features.bundles.visit import MAX_FAILURES, warm
-from doi_proxy.features.local_records.files import LocalFiles
 from doi_proxy.features.local_records.records import LocalRecord, LocalRecords
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.protocol import ServerProtocol
+from doi_proxy.store.kept_file import KeptFile
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context, usual_cache
@@ -60,8 +60,8 @@ HEADERS: Final = ((), ("Accept: text/html", "Accept-Language: de"), ("Accept: ap
 def read_again(server: Server) -> None:
     """What a reload does, without its task."""
     owners = [apply.__self__ for part in server.lifecycle._parts if isinstance(apply := part.apply, MethodType)]
-    (files,) = [owner for owner in owners if isinstance(owner, LocalFiles)]
-    files.load()
+    (files,) = [owner for owner in owners if isinstance(owner, KeptFile) and owner._kind.setting == "local_records"]
+    files.load(server.settings)
 
 
 @pytest.fixture

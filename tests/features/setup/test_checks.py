@@ -196,7 +196,7 @@ def test_a_file_that_is_not_there_is_an_error_of_its_setting(name: str, tmp_path
 def test_content_that_the_proxy_refuses_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "networks").write_text("192.0.2.0/24\nlibrary\n")
     (found,) = findings_of(client_deny_file=str(tmp_path / "networks"))
-    assert "networks:2: 'library'" in found.problem
+    assert "networks:2:1: 'library'" in found.problem
     (tmp_path / "branding.toml").write_text('accent = "#fff"')
     (found,) = findings_of(branding_folder=str(tmp_path))
     assert found.severity == "error" and "#fff" in found.problem
@@ -215,7 +215,7 @@ def test_a_problem_in_local_records_is_named_with_its_place(tmp_path: Path) -> N
     (found, *_) = findings_of(local_records=str(tmp_path / "records.toml"))
     assert (found.severity, found.source) == ("error", "DOI_PROXY_LOCAL_RECORDS")
     assert f"{tmp_path}/records.toml:1:1: " in found.problem
-    assert "the last good records are in force" in found.remedy
+    assert "the last good version is in force" in found.remedy
     (tmp_path / "records.toml").write_text(
         '[[record]]\ndoi = "10.1234/x"\ntarget = "https://example.org/"\nuntil = 2020-12-31\n'
     )

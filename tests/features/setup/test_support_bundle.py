@@ -162,6 +162,6 @@ def test_a_finding_about_a_denied_client_has_no_address(
     monkeypatch.setenv(f"{ENV_PREFIX}CLIENT_DENY_FILE", str(denied))
     assert main(["check", "--bundle", str(tmp_path / "bundle.tar.gz"), "--server", "http://127.0.0.1:9"]) == 0
     found = read_archive(tmp_path / "bundle.tar.gz")["check.json"]
-    assert f"{denied}:2: " in found and "is not a network" in found
+    assert f"{denied}:2:1: " in found and "is not a network" in found
     found = found.replace(str(denied), "")
     assert "198.51" not in found and "77" not in found and "2001:" not in found.lower().replace("2001:db8::/32", "")

@@ -189,7 +189,7 @@ FAULTS: Final = (
     Fault(
         "reload fails",
         fail_reload,
-        "reload failed, the previous settings stay in force: .*deny.txt.*; correct it, and reload again",
+        "client_deny_file: .*deny.txt:1:1: 'no network' is not a network such as ",
         "The last reload failed, and previous settings or files stay in force",
         "DoiProxyReloadFailed",
         ("reload-failed", "", ""),

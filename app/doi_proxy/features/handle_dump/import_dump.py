@@ -25,8 +25,9 @@ from doi_proxy.features.feature import CommandContext, Importer, refuse_options,
 from doi_proxy.features.handle_dump.feature import HandleDump
 from doi_proxy.features.local_records.feature import LocalRecordSettings
 from doi_proxy.features.local_records.file_text import read_records
-from doi_proxy.features.local_records.files import FileBounds, read_files
-from doi_proxy.system.files import Replacement, explain_failure, list_toml_files, open_regular, write_output
+from doi_proxy.features.local_records.files import MAX_RECORDS, record_files
+from doi_proxy.store.kept_file import list_toml_files
+from doi_proxy.system.files import Replacement, explain_failure, open_regular, write_output
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import Bar, progress
 from doi_proxy.system.toml_text import FileProblem
@@ -140,9 +141,9 @@ def _write(path: Path, output: BinaryIO) -> tuple[Counter[str], list[_Flaw]]:
                 flaws.append(_Flaw(flaw.handle, str(flaw)))
                 flaw_bytes += len(flaw.handle.encode(errors="surrogatepass"))
             is_flawed = len(flaws) > _MAX_FLAWS or flaw_bytes > _MAX_FLAW_BYTES
-            if is_flawed or records.counts["records"] > FileBounds().records:
+            if is_flawed or records.counts["records"] > MAX_RECORDS:
                 raise InvalidDump(
-                    f"the dump has over {FileBounds().records} records, or over {_MAX_FLAWS} that cannot be used, or "
+                    f"the dump has over {MAX_RECORDS} records, or over {_MAX_FLAWS} that cannot be used, or "
                     f"names of these with over {_MAX_FLAW_BYTES} bytes"
                 )
             if number % _STEP == 0:
@@ -287,7 +288,7 @@ def _require_usable(part: Path, target: Path) -> None:
                 link = Path(folder) / f"{number}.toml"
                 link.symlink_to(file.absolute())
                 places[str(link)] = "the dump" if file == part else str(file)
-        reading = read_files(Path(folder), FileBounds(), time.time())
+        reading = record_files(time.time).read(Path(folder))
     if reading.errors:
         # Conflicts with other files that are shown.
         message = "; ".join(problem.message for problem in reading.errors[:20])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,8 @@ from pydantic import Field
 
 from doi_proxy.errors import InvalidRequest
 from doi_proxy.features import feature
-from doi_proxy.system.options import RELOADED, Settings, SettingsGroup
+from doi_proxy.system.check import Service
+from doi_proxy.system.options import RELOADED, SettingsGroup
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -41,7 +42,7 @@ class CrossSiteForm(InvalidRequest):
     title = "A page of another site sent the form"
 
 
-class LibraryCopy(feature.Feature):
+class LibraryCopy(feature.Feature, Service):
     """The stage of detours, and the page of preferences."""
 
     name = "library"
@@ -51,32 +52,25 @@ class LibraryCopy(feature.Feature):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Every problem in the file of rules, with its line; among them are expectations that do not hold."""
-        from doi_proxy.features.library.library import read_library_rules
-        from doi_proxy.system.check import Finding
+        from doi_proxy.features.library.library import RULES_FILE
 
-        path = inspection.settings.group(LibrarySettings).library_rules
-        if path is None:
-            return
-        remedy = "correct the file; until then the last good rules are in force, and without any a start fails"
-        for problem in read_library_rules(path).problems:
-            yield Finding("error", inspection.source("library_rules"), str(problem), remedy)
+        return RULES_FILE.check(inspection)
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Put the rules in force. Raises ConfigurationError for a file with a problem."""
-        from doi_proxy.features.library.library import COPIES, Library, LibraryFile, Preferences
-        from doi_proxy.store.file import LastGood
+        from doi_proxy.features.library.library import COPIES, RULES_FILE, Library, Preferences
+        from doi_proxy.store.kept_file import KeptFile
 
         library = Library(core.meter.counter(COPIES), core.prefixes)
         library.followers.append(core.forget_prepared)
-        file = LibraryFile(library.use, LastGood(self.context.settings.store_url, "library-rules"))
-        file.load(self.context.settings.group(LibrarySettings).library_rules)
-
-        def reload(new: Settings) -> None:
-            file.request_reload(new.group(LibrarySettings).library_rules)
-
-        self.context.reloads.on_reload(reload, "library_rules")
+        self._file = KeptFile(RULES_FILE, library.use, self.context.settings)
+        self.context.reloads.on_reload(self._file.reload, "library_rules")
         self._preferences = Preferences(library, core.link, self.context.public_url)
-        return library, file
+        return library, self._file, self
+
+    def ready(self) -> Mapping[str, str]:
+        """Whether the rules of the file are in force."""
+        return {} if self._file.path is None else {"library_rules": self._file.state}
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the page."""

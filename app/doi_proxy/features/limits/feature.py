@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from doi_proxy.errors import ConfigurationError, TooManyRequests
+from doi_proxy.errors import TooManyRequests
 from doi_proxy.features.feature import Core, Feature, Others, Part
 from doi_proxy.system.check import Finding, Inspection, Service
 from doi_proxy.system.options import MAX_RATE, RELOADED, Settings, SettingsGroup
 
 if TYPE_CHECKING:
-    from doi_proxy.features.limits.limits import ClientLimits, Denials, ListFile
+    from doi_proxy.features.limits.limits import ClientLimits, Denials
+    from doi_proxy.networks import NetworkList
 
 #: Requests of one client that can bypass the cache in a minute, or at once after an idle minute: a person who reloads a
 #: record again and again sends fewer, and ten such clients are the whole rate of the budget.
 BYPASSES: Final = 60.0
-_REMEDY: Final = "correct the file; until then the last good list is in force, and without any a start fails"
 
 
 class LimitSettings(SettingsGroup):
@@ -51,13 +51,14 @@ class LimitSettings(SettingsGroup):
     client_allow_file: Path | None = Field(
         None,
         json_schema_extra=RELOADED,
-        description="File of networks, one a line, whose requests are not limited. Set "
-        "it if many readers share an address.",
+        description="File of networks, one a line, whose requests are not limited. A change takes effect without a "
+        "reload. Set it if many readers share an address.",
     )
     client_deny_file: Path | None = Field(
         None,
         json_schema_extra=RELOADED,
-        description="File of networks, one a line, whose requests get 403. Set it to keep a crawler out.",
+        description="File of networks, one a line, whose requests get 403. A change takes effect without a reload. "
+        "Set it to keep a crawler out.",
     )
 
 
@@ -81,24 +82,16 @@ class Limits(Feature, Service):
     @classmethod
     def check(cls, inspection: Inspection) -> Iterator[Finding]:
         """Lists of networks that cannot be used."""
-        from doi_proxy.features.limits.limits import allowed_clients, denied_clients
-        from doi_proxy.system.check import Finding
+        from doi_proxy.features.limits.limits import ALLOW_FILE, DENY_FILE
 
-        settings, store_url = inspection.settings.group(LimitSettings), inspection.settings.store_url
-        for name, file in (
-            ("client_allow_file", allowed_clients(settings.client_allow_file, store_url)),
-            ("client_deny_file", denied_clients(settings.client_deny_file, store_url)),
-        ):
-            try:
-                if file.path is not None:
-                    file.examine(file.path)
-            except ConfigurationError as error:
-                yield Finding("error", inspection.source(name), error.message, _REMEDY)
+        for kind in (ALLOW_FILE, DENY_FILE):
+            yield from kind.check(inspection)
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """The stage that admits clients. Raises ConfigurationError for a list that cannot be read."""
-        from doi_proxy.features.limits.limits import ClientLimits, Denials, allowed_clients, denied_clients
+        from doi_proxy.features.limits.limits import ALLOW_FILE, DENY_FILE, ClientLimits, Denials
         from doi_proxy.rationing import Rate
+        from doi_proxy.store.kept_file import KeptFile
         from doi_proxy.system.check import REFUSED
 
         context = self.context
@@ -107,25 +100,20 @@ class Limits(Feature, Service):
             group = settings.group(LimitSettings)
             return Rate(group.client_rate, group.client_burst) if group.client_rate else None
 
-        def find_lists(settings: Settings) -> tuple[ListFile, ListFile]:
-            group = settings.group(LimitSettings)
-            return (
-                allowed_clients(group.client_allow_file, settings.store_url),
-                denied_clients(group.client_deny_file, settings.store_url),
-            )
-
         self._limits = ClientLimits(
             requests=read_rate(context.settings),
             bypasses=Rate(BYPASSES / 60, BYPASSES),
-            lists=find_lists(context.settings),
             clock=context.clock,
             refused=core.meter.counter(REFUSED),
         )
+        self._lists: list[KeptFile[NetworkList]] = []
         self._denials = Denials(time.monotonic, self._limits.deny)
         reloads = context.reloads
         reloads.on_reload(lambda new: self._limits.set_rate(read_rate(new)), "client_rate", "client_burst")
-        reloads.on_reload(lambda new: self._limits.reload(find_lists(new)), "client_allow_file", "client_deny_file")
-        return self._limits, self
+        for kind, use in ((ALLOW_FILE, self._limits.set_allowed), (DENY_FILE, self._limits.set_denied)):
+            self._lists.append(KeptFile(kind, use, context.settings))
+            reloads.on_reload(self._lists[-1].reload, kind.setting)
+        return self._limits, *self._lists, self
 
     def deny(self, network: str, seconds: float) -> float:
         """Deny a network for some seconds, in this process. Returns the end, in seconds since the epoch."""
@@ -143,4 +131,5 @@ class Limits(Feature, Service):
 
     def ready(self) -> Mapping[str, str]:
         """Whether the lists of networks are those of their files."""
-        return {"client_lists": "broken" if self._limits.has_broken_list else "ok"} if self._limits.has_list else {}
+        states = {file.state for file in self._lists if file.path is not None}
+        return {"client_lists": "broken" if "broken" in states else "ok"} if states else {}

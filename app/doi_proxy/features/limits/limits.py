@@ -6,20 +6,18 @@ in memory alone: this module writes none into a log, a store or a metric.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from doi_proxy.errors import ClientDenied, ConfigurationError, InvalidParameter, RateExceeded, TooManyRequests
+from doi_proxy.errors import ClientDenied, InvalidParameter, RateExceeded, TooManyRequests
 from doi_proxy.features.limits.feature import TooManyBypasses
-from doi_proxy.networks import NetworkList, parse_allowed, parse_denied, read_network_file
+from doi_proxy.networks import NetworkList, parse_denied, parse_networks
 from doi_proxy.rationing import FORGEABLE, Account, ClientBuckets, Rate
-from doi_proxy.store.file import LastGood
+from doi_proxy.store.kept_file import FileKind
+from doi_proxy.system.toml_text import FileProblem
 from doi_proxy.web.request_path import client_of
 from doi_proxy.web.stage import Admission, Explanation
 
@@ -64,63 +62,15 @@ class Denials:
             self._apply(ends)
 
 
-log = logging.getLogger(__name__)
+def _list_file(
+    setting: str, copy: str, parse: Callable[..., tuple[NetworkList, list[FileProblem]]]
+) -> FileKind[NetworkList]:
+    # The largest list. A line of a network takes less than 50 bytes.
+    return FileKind(setting, copy, parse, 16 * 1024 * 1024, "merge the networks into larger ones")
 
 
-class ListFile:
-    """One file of networks. Without a path, its list is empty."""
-
-    def __init__(self, path: Path | None, parse: Callable[[str, Path], NetworkList], last_good: LastGood) -> None:
-        self.path = path
-        #: Whether the file could not be used when it was read last.
-        self.is_broken = False
-        self._parse = parse
-        self._last_good = last_good
-
-    def read(self) -> NetworkList:
-        """The networks of the file. Raises ConfigurationError."""
-        if self.path is None:
-            return NetworkList()
-        self.is_broken = True
-        text, networks = self.examine(self.path)
-        self.is_broken = False
-        self._last_good.keep(self.path, text)
-        return networks
-
-    def examine(self, path: Path) -> tuple[str, NetworkList]:
-        """The text and the networks of a file, which is not kept. Raises ConfigurationError."""
-        text = read_network_file(path)
-        return text, self._parse(text, path)
-
-    def load(self) -> NetworkList:
-        """The networks at the start: the last good ones of a broken file. Raises ConfigurationError without any."""
-        try:
-            return self.read()
-        except ConfigurationError as error:
-            kept = self._find_last_good()
-            if kept is None:
-                raise
-            log.error("%s; the last good list is in force, correct the file", error.message)
-            return kept
-
-    def _find_last_good(self) -> NetworkList | None:
-        """The last good networks. None without any that can be used."""
-        copy = None if self.path is None else self._last_good.find(self.path)
-        if copy is not None:
-            with suppress(ConfigurationError):
-                return self.examine(copy)[1]
-        return None
-
-
-def allowed_clients(path: Path | None, store_url: str) -> ListFile:
-    """The file `client_allow_file`."""
-    return ListFile(path, parse_allowed, LastGood(store_url, "client-allow", "txt"))
-
-
-def denied_clients(path: Path | None, store_url: str) -> ListFile:
-    """The file `client_deny_file`."""
-    return ListFile(path, parse_denied, LastGood(store_url, "client-deny", "txt"))
-
+ALLOW_FILE: Final = _list_file("client_allow_file", "client-allow.txt", parse_networks)
+DENY_FILE: Final = _list_file("client_deny_file", "client-deny.txt", parse_denied)
 
 #: The names of the limits, in RateLimit headers and in metrics.
 RATE: Final = "rate"
@@ -149,36 +99,29 @@ class ClientLimits(Admission):
         *,
         requests: Rate | None,
         bypasses: Rate,
-        lists: tuple[ListFile, ListFile],
         clock: Callable[[], float],
         refused: Callable[[str], None],
     ) -> None:
-        """`requests` is None where requests are not counted. `lists` are those of allowed and of denied networks.
-        `refused` is called with the name of the limit.
-
-        Raises ConfigurationError for a file that cannot be used, without a good list from an earlier time.
-        """
+        """`requests` is None where requests are not counted. `refused` is called with the name of the limit."""
         self._clock = clock
         self._rate = requests
         self._requests = self._open_buckets()
         self._bypasses = ClientBuckets(BYPASS, bypasses, TooManyBypasses, clock)
-        self._files = lists
         self._refused = refused
-        self._denied_for_now = NetworkList()
+        self._allowed = self._denied = self._denied_for_now = NetworkList()
         #: By the hash of an address, which Python salts in each process, and only until `forget_addresses`.
         self._standings: dict[int, _Standing] = {}
-        self._allowed, self._denied = [file.load() for file in lists]
         self._decide_admission()
 
-    @property
-    def has_list(self) -> bool:
-        """Whether a file of networks is set."""
-        return any(file.path is not None for file in self._files)
+    def set_allowed(self, networks: NetworkList) -> None:
+        """Limit no client of these networks."""
+        self._allowed = networks
+        self._decide_admission()
 
-    @property
-    def has_broken_list(self) -> bool:
-        """Whether a file could not be used when it was read last: an earlier list is in force."""
-        return any(file.is_broken for file in self._files)
+    def set_denied(self, networks: NetworkList) -> None:
+        """Refuse the requests of these networks."""
+        self._denied = networks
+        self._decide_admission()
 
     def deny(self, networks: Collection[str]) -> None:
         """Refuse the requests of these networks until the next call."""
@@ -194,12 +137,6 @@ class ClientLimits(Admission):
 
     def _open_buckets(self) -> ClientBuckets | None:
         return None if self._rate is None else ClientBuckets(RATE, self._rate, RateExceeded, self._clock)
-
-    def reload(self, lists: tuple[ListFile, ListFile]) -> None:
-        """Read the lists of networks. Raises ConfigurationError, and then keeps the networks in force."""
-        self._files = lists
-        self._allowed, self._denied = [file.read() for file in lists]
-        self._decide_admission()
 
     def forget_addresses(self) -> None:
         """Drop what is known about single addresses. The lifespan calls this every second."""

@@ -78,7 +78,7 @@ class StatusPages(feature.Feature, Service):
         from doi_proxy.features.status.models import STATUS_PATH
         from doi_proxy.features.status.page import add_health, add_status
 
-        self._reader.services = opened.services
+        self._reader.services = self._watcher.services = opened.services
         add_health(app, self._describe_readiness)
         settings = self.context.settings
         path = OperatorPath(face, STATUS_PATH, settings.group(StatusSettings).status_networks, settings.public_url)

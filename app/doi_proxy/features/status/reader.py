@@ -65,7 +65,7 @@ def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:
 _STEPS: Final = CounterData("clock_steps", "Times at which the process found the clock set, or the machine had slept.")
 #: Prometheus compares it with its own clock.
 _TIME: Final = GaugeData("time_seconds", "Time of this machine, in seconds since 1970.")
-_RELOAD: Final = GaugeData("reload_failed", "1 while something could not be used at the last reload, else 0.")
+_RELOAD: Final = GaugeData("reload_failed", "1 while settings, or a file that they name, cannot be used, else 0.")
 
 
 class EventWatcher:
@@ -77,11 +77,13 @@ class EventWatcher:
         self._events = context.events
         self._reloads = context.reloads
         self._is_draining = False
-        self._reloads_seen = context.reloads.reloads
+        #: The services of all features, once they are open.
+        self.services: Sequence[Service] = ()
+        self._reloads_seen = (context.reloads.reloads, False)
         self._epoch = context.clock() - time.monotonic()
         self._count_step = core.meter.counter(_STEPS)
         core.meter.gauge(_TIME, context.clock)
-        core.meter.gauge(_RELOAD, lambda: context.reloads.reload_failed)
+        core.meter.gauge(_RELOAD, self._has_failed)
 
     def watch(self) -> None:
         """Record what has begun, ended or happened since the last call."""
@@ -94,9 +96,15 @@ class EventWatcher:
         if self._reloads.draining and not self._is_draining:
             self._is_draining = True
             self._events.add(Event("drain", int(now)))
-        if self._reloads.reloads != self._reloads_seen:
-            self._reloads_seen = self._reloads.reloads
-            self._events.add(Event("reload-failed" if self._reloads.reload_failed else "reload", int(now)))
+        reloads = (self._reloads.reloads, self._has_failed())
+        if reloads != self._reloads_seen:
+            self._reloads_seen = reloads
+            self._events.add(Event("reload-failed" if reloads[1] else "reload", int(now)))
+
+    def _has_failed(self) -> bool:
+        # A file is read after a reload, and whenever it changes. Until it is right, the last good one is in force.
+        is_broken = any("broken" in service.ready().values() for service in self.services)
+        return is_broken or self._reloads.reload_failed
 
     def _watch_clock(self, now: float) -> None:
         before, self._epoch = self._epoch, now - time.monotonic()
@@ -185,7 +193,7 @@ class StatusReader:
             store=readiness.detail["store"],
             store_cause=next((each.cause for each in events if each.kind == "store" and each.until is None), ""),
             was_clock_set=any(event.kind == "clock" and 0 <= now - event.at < 600 for event in events),
-            has_failed_reload=self._context.reloads.reload_failed,
+            has_failed_reload=self._context.reloads.reload_failed or "broken" in readiness.detail.values(),
             has_broken_records=records is not None and records.state == "broken",
         )
         return summarize(facts, history, self._started, now)
