@@ -30,7 +30,6 @@ NOT_DECIDING: Final = frozenset(
         "doi_proxy/features/admin/http.py",  # the age of an entry, a key in JSON
         "doi_proxy/features/lists/verdict.py",  # the age in a row of a list
         "doi_proxy/list_formats/writing.py",
-        "handle_protocol/proof_document.py",  # the end of a proof, a key in JSON
     }
 )
 

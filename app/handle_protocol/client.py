@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from handle_protocol.directory import Directory
-from handle_protocol.errors import HandleNotFound
+from handle_protocol.errors import HandleNotFound, ServerRefused
 from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
-from handle_protocol.proof import read_response
+from handle_protocol.json_sites import write_json_values
 from handle_protocol.referral import (
+    Answer,
     DirectoryLimits,
     DirectoryObserver,
     HandleService,
@@ -33,9 +34,9 @@ from handle_protocol.site import AllowServer, RootKeeper, ServerHealth
 from handle_protocol.transport.egress import Egress, HttpAnswer, TunnelTransport
 from handle_protocol.transport.stream import ConnectionPool, TcpTransport, Transport
 from handle_protocol.transport.udp import UdpTransport
-from handle_protocol.value import Record, read_values
+from handle_protocol.value import Record, parse_record, read_values
 from handle_protocol.wire import site_value
-from handle_protocol.wire.message import ENVELOPE_BYTES, UNKNOWN_SERIAL, Response
+from handle_protocol.wire.message import ENVELOPE_BYTES, UNKNOWN_SERIAL, Response, ResponseStatus, Values
 
 #: Seconds for one handle, with the look-ups that lead to its server.
 TIMEOUT: Final = 10.0
@@ -143,6 +144,23 @@ class HandleResolver:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def read_response(response: Response | None, *, is_verified: bool) -> Answer:
+    """The answer of a server as an HTTP API has it. Raises ServerRefused, and UnusableAnswer."""
+    if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
+        return Answer(ResponseCode.HANDLE_NOT_FOUND, is_verified=is_verified)
+    if response.code == ResponseStatus.VALUES_NOT_FOUND:
+        return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
+    if response.code != ResponseStatus.SUCCESS or not isinstance(response.body, Values):
+        raise ServerRefused(
+            f"The handle server did not answer about this name, response code {response.code}.",
+            response_code=response.code,
+        )
+    values = write_json_values(response.body.values)
+    if not parse_record(values).values:
+        return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
+    return Answer(ResponseCode.SUCCESS, values, is_verified=is_verified)
 
 
 def allow_public(address: site_value.Address) -> site_value.Address | None:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from handle_protocol import errors, referral
 from handle_protocol.referral import Lead, Lookups, within
 from handle_protocol.site import Root, RootKeeper
-from handle_protocol.wire.message import Response, ResponseStatus, SignedAnswer, Values, decode_response
+from handle_protocol.wire.message import Response, ResponseStatus, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,11 @@ class ServiceEntry:
     fetched_at: float
     due_at: float
     ends_at: float
-    #: The signed answers that prove it. None if they are not known.
-    proof: tuple[SignedAnswer, ...] | None = None
 
     @property
     def weight(self) -> int:
         """The memory that this takes, in usual services."""
-        # Bytes of a proof that does not count as further services: two signed answers with a site and a key each.
-        proof = (
-            sum(len(signed_answer.request) + len(signed_answer.answer) for signed_answer in self.proof or ()) // 4_096
-        )
-        return proof + (self.lead.weight if self.lead else 1)
+        return self.lead.weight if self.lead else 1
 
 
 class ServiceCache:
@@ -194,16 +188,7 @@ class Directory:
 
         Raises HandleProtocolError.
         """
-        response = await self._resolve(question, self._new_trail(paid=1))
-        return self._prove_absence(question) if response is None and question.certified else response
-
-    def _prove_absence(self, question: referral.Question) -> Response | None:
-        """The signed answer of the root that the prefix does not exist. None if it is not known."""
-        record = referral.prefix_record(question.handle) or b""
-        entry = self._services.find(record, self._clock(), certified=True)
-        if entry is None or entry.lead is not None or not entry.proof:
-            return None
-        return replace(decode_response(entry.proof[-1].answer, digest_requested=True), proof=entry.proof)
+        return await self._resolve(question, self._new_trail(paid=1))
 
     async def probe(self, question: referral.Question) -> Response | None:
         """The answer of the root, or if it fails, of the service that was used last. Raises HandleProtocolError.
@@ -268,7 +253,7 @@ class Directory:
             lead = referral.read_referral(response.body.values, self._clock())
             if lead is None:
                 raise errors.ServiceNotFound(detail="a referral names no service")
-            service = await self._follow(lead, question.certified, trail, response.proof)
+            service = await self._follow(lead, question.certified, trail)
 
     async def _ask_service(self, service: referral.HandleService, question: referral.Question) -> Response:
         if question.certified and not service.is_verified:
@@ -313,7 +298,7 @@ class Directory:
         if entry is None or entry.due_at <= self._clock():
             entry = await self._look_up_or_keep(record, entry, certified, trail)
             self._services.put(record, entry)
-        return None if entry.lead is None else await self._follow(entry.lead, certified, trail, entry.proof)
+        return None if entry.lead is None else await self._follow(entry.lead, certified, trail)
 
     async def _recall(self, record: bytes, certified: bool) -> ServiceEntry | None:
         """The lookup that this process remembers. If there is none, or it is due, the cache may have a later one."""
@@ -360,26 +345,23 @@ class Directory:
         now = self._clock()
         if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
             ends_at = now + self._limits.bound(0.0)
-            proof = None if response is None else response.proof
-            return ServiceEntry(None, certified, now, ends_at, ends_at, proof)
+            return ServiceEntry(None, certified, now, ends_at, ends_at)
         lead = referral.read_lead(response.body.values, now) if isinstance(response.body, Values) else None
         if lead is None:
             raise errors.ServiceNotFound(detail=f"{record[:100]!r} names no service, response code {response.code}")
         due_at = now + self._limits.bound(lead.lifetime)
-        entry = ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace, response.proof)
+        entry = ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace)
         if self._records is not None:
             await self._records.save(record, response, entry, sent_at=sent_at)
         return entry
 
-    async def _follow(
-        self, lead: referral.Lead, certified: bool, trail: Trail, proof: tuple[SignedAnswer, ...] | None
-    ) -> referral.HandleService:
-        """The service at the end of a lead. With `certified`, every record on the way was signed; `proof` has them.
+    async def _follow(self, lead: referral.Lead, certified: bool, trail: Trail) -> referral.HandleService:
+        """The service at the end of a lead. With `certified`, every record on the way was signed.
 
         Of several service handles, the first that leads to sites counts. If none does, the first failure is raised.
         """
         if not lead.service_handles:
-            return referral.HandleService(lead.sites, certified, proof)
+            return referral.HandleService(lead.sites, certified)
         failures: list[errors.HandleProtocolError] = []
         for handle in lead.service_handles:
             try:
@@ -388,8 +370,6 @@ class Directory:
                 failures.append(error)
                 continue
             if service is not None:
-                known = proof is not None and service.proof is not None
-                both = dict.fromkeys((*(proof or ()), *(service.proof or ())))
-                return replace(service, proof=tuple(both) if known else None)
+                return service
             failures.append(errors.ServiceNotFound(detail=f"the service handle {handle[:100]!r} does not exist"))
         raise failures[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from handle_protocol import errors
@@ -89,10 +89,7 @@ class ServiceClient:
 
     async def __call__(self, service: HandleService, question: Question) -> message.Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises HandleProtocolError."""
-        response = await self._race(self._list(service, question), question)
-        if not question.certified or service.proof is None:
-            return response
-        return replace(response, proof=(*service.proof, message.SignedAnswer(response.request, response.data)))
+        return await self._race(self._list(service, question), question)
 
     async def read_site(self, service: HandleService) -> ServiceSite:
         """What a server of a service says about its site, by one message. It is not signed. Raises HandleProtocolError.
@@ -238,9 +235,7 @@ class ServiceClient:
         query = self._write_query(candidate, filters, flags=flags)
         response = await self._send(candidate, query)
         if question.certified:
-            response = replace(response, request=message.encode_query(query))
-            oldest = oldest_version(candidate.version)
-            verify_signature(response, candidate.public_key, oldest_version=oldest)
+            verify_signature(response, candidate.public_key, oldest_version=oldest_version(candidate.version))
         if response.code not in _ANSWERS:
             raise errors.ServerRefused(
                 f"The handle server reported a failure, response code {response.code}.", response_code=response.code

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.dsa import DSAParameterNumbers, D
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509 import load_der_x509_certificate
 
 from handle_protocol.errors import MalformedMessage, ServerUnreachable, SignatureInvalid
@@ -56,11 +55,6 @@ def _load_key(data: bytes) -> RSAPublicKey | DSAPublicKey:
         return RSAPublicNumbers(exponent, modulus).public_key()
     q, p, g, y = numbers
     return DSAPublicNumbers(y, DSAParameterNumbers(p, q, g)).public_key()
-
-
-def write_pem(public_key: bytes) -> str:
-    """A public key (the data of an HS_PUBKEY value) as other programs read it (RFC 7468). Raises SignatureInvalid."""
-    return _load_key(public_key).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def _read_numbers(key: KeyNumbers) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
 from typing import ClassVar, Final, Protocol, TypeVar
@@ -14,7 +14,7 @@ import msgspec
 from doi_names.name import MAX_NAME_BYTES, fold
 from handle_protocol.errors import HandleProtocolError, InvalidRecord, MalformedMessage, ServerRefused, ServerTimeout
 from handle_protocol.value import escape_separators, parse_record
-from handle_protocol.wire.message import Response, SignedAnswer
+from handle_protocol.wire.message import Response
 from handle_protocol.wire.site_value import Permission, ServiceSite, TtlType, Value, decode_site
 
 
@@ -42,12 +42,6 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     def agrees_with(self, other: Answer) -> bool:
         """Whether another answer says the same about the name."""
         return self.code is other.code and self.values == other.values
-
-
-class ProvenAnswer(Answer, frozen=True, gc=False):
-    """A verified answer with what verifies it again, in the form of its source. Stores keep it."""
-
-    proof: bytes = b""
 
 
 class _Wire(msgspec.Struct, gc=False):
@@ -107,14 +101,10 @@ SERVICE_TYPES: Final = (b"HS_SITE", b"HS_SITE.6", b"HS_SERV")
 
 @dataclass(frozen=True, slots=True)
 class HandleService:
-    """The sites of a service. `is_verified`: a chain of signatures from the root leads to their keys.
-
-    `proof` are the answers of that chain. None if they are not known.
-    """
+    """The sites of a service. `is_verified`: a chain of signatures from the root leads to their keys."""
 
     sites: tuple[ServiceSite, ...]
     is_verified: bool
-    proof: tuple[SignedAnswer, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

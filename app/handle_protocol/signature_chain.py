@@ -1,5 +1,7 @@
 """Whether the HS_SIGNATURE values of a record hold, and whether certificates (HS_CERT) lead from the root to their key.
 
+The proxy verifies a signature only of a dump. For other programs, docs/handle-protocol.md has a recipe.
+
 The rules are those of the reference software: each certificate has the key of the issuer before it, and its permissions
 must cover the name.
 """
@@ -8,15 +10,21 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode, urlsafe_b64decode
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from doi_names.name import PREFIX_RECORDS
-from handle_protocol.errors import InvalidRecord, MalformedMessage, SignatureInvalid, UnusableAnswer
+from handle_protocol.errors import (
+    InvalidRecord,
+    MalformedMessage,
+    SignatureInvalid,
+    UnusableAnswer,
+)
 from handle_protocol.json_sites import read_key, to_wire_value
 from handle_protocol.key import verify_bytes
 from handle_protocol.referral import ROOT_HANDLE, HandleService, read_lead
@@ -234,7 +242,6 @@ def _to_wire(value: Mapping[str, Any]) -> Value:
         raise ValueError(f"a signed value cannot be read: {error.detail or error.message}") from error
 
 
-MAX_CERTIFICATES: Final = 5
 _ERRORS: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 State = Literal["valid", "partial", "expired", "unproven", "broken"]
 #: From the best to the worst. The worst of several signatures counts.
@@ -243,7 +250,10 @@ _STATES: Final[tuple[State, ...]] = ("valid", "partial", "expired", "unproven", 
 
 @dataclass(frozen=True, slots=True)
 class SignatureVerdict:
-    """What the signatures of a record say. `signer` is "300:10.1000/key", `covered` of `total` values are signed."""
+    """What the signatures of a record say. `signer` is "300:10.1000/key", `covered` of `total` values are signed.
+
+    docs/handle-protocol.md says what each state means.
+    """
 
     state: State
     signer: str = ""
@@ -251,65 +261,47 @@ class SignatureVerdict:
     total: int = 0
     #: When it may change, in seconds since the epoch: the next end of a signature or a certificate.
     ends: float | None = None
+    #: The handles of issuers whose records are needed to say more.
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class SignatureChain:
-    """A signature of a record and the certificates from its issuer on. `is_whole`: the root issued the last one."""
+class _Chain:
+    """A signature of a record and the certificates from its issuer on.
+
+    `is_whole`: the root issued the last one. `missing` is the handle whose record is needed to go on.
+    """
 
     signature: ValueSignature
     certificates: tuple[SignedCertificate, ...] = ()
     is_whole: bool = False
-
-
-def read_signatures(record: Record) -> list[ValueSignature] | None:
-    """The signatures of a record. None if one cannot be read."""
-    try:
-        # Signatures of a record that are verified, certificates of each, and HS_CERT values of a record that are read.
-        return [read_signature(value.text or "") for value in record.of_type("HS_SIGNATURE")[:3]]
-    except _ERRORS:
-        return None
-
-
-def is_root(issuer: str) -> bool:
-    """Whether the root issued a certificate or a signature."""
-    return handle_of(issuer).upper() in ("0.0/0.0", "0.NA/0.NA")
-
-
-def handle_of(reference: str) -> str:
-    """The handle of "300:10.1000/key"."""
-    index, colon, handle = reference.partition(":")
-    return handle if colon and index.isdecimal() else reference
-
-
-def find_certificate(record: Record, subject: str, place: str) -> SignedCertificate | None:
-    """The certificate of a subject ("300:10.1000/key") in a record. Others are ignored.
-
-    `place` is one value of the record ("401:10.1000/certs"), or its handle: then the certificate that was issued last.
-    """
-    index = place.partition(":")[0] if handle_of(place) != place else ""
-    candidates = record.of_type("HS_CERT")[:10]
-    # Digits of an index: those of 2^31 - 1.
-    if 0 < len(index) <= 10 and int(index):
-        candidates = tuple(value for value in record.values if value.index == int(index))[:1]
-    found: list[SignedCertificate] = []
-    for value in candidates:
-        try:
-            certificate = read_certificate(value.text or "")
-        except _ERRORS:
-            continue
-        if certificate.subject.upper() == subject.upper():
-            found.append(certificate)
-    return max(
-        found, key=lambda certificate: float("-inf") if certificate.issued is None else certificate.issued, default=None
-    )
+    missing: str | None = None
 
 
 def judge_signatures(
-    handle: str, values: bytes, chains: Sequence[SignatureChain], root_keys: Sequence[bytes], now: float
-) -> SignatureVerdict:
-    """The verdict about a record, given the JSON array of its values and what was found of each chain."""
-    listed: list[dict[str, Any]] = msgspec.json.decode(values)
+    handle: str,
+    record: Record,
+    issuers: Mapping[str, Record | None],
+    *,
+    root_keys: Sequence[bytes],
+    now: float,
+) -> SignatureVerdict | None:
+    """The verdict about a record with all of its values. None if it has no signature.
+
+    `issuers` has the records with certificates by their handles, None for one that cannot be had. The verdict names
+    those that it lacks: look them up, and ask again. `root_keys` are data of HS_PUBKEY values, of which one
+    must have signed the last certificate. `now` is in seconds since the epoch.
+    """
+    # Signatures of a record that are verified.
+    values = record.of_type("HS_SIGNATURE")[:3]
+    if not values:
+        return None
+    try:
+        signatures = [read_signature(value.text or "") for value in values]
+    except _ERRORS:
+        return SignatureVerdict("broken")
+    chains = [_follow(signature, issuers) for signature in signatures]
+    listed: list[dict[str, Any]] = [msgspec.json.decode(value.raw) for value in record.values]
     by_index = {value["index"]: value for value in listed}
     state, covered = _STATES[0], set[int]()
     for chain in chains:
@@ -327,14 +319,72 @@ def judge_signatures(
         claim.ends for chain in chains for claim in (chain.signature, *chain.certificates) if claim.ends is not None
     ]
     later = min((end for end in ends if end > now), default=None)
+    missing = tuple(dict.fromkeys(chain.missing for chain in chains if chain.missing is not None))
     # Characters of a signer that are shown.
-    return SignatureVerdict(state, chains[0].signature.issuer[:200], len(covered), len(signable), later)
+    return SignatureVerdict(state, chains[0].signature.issuer[:200], len(covered), len(signable), later, missing)
+
+
+def _follow(signature: ValueSignature, issuers: Mapping[str, Record | None]) -> _Chain:
+    """A signature with the certificates of its issuers, as far as their records are known."""
+    chain, places = _Chain(signature), deque[str]()
+    # Certificates of one signature.
+    most = 5
+    for _ in range(most):
+        claims = (chain.certificates or (signature,))[-1]
+        if _is_root(claims.issuer):
+            break
+        # As the reference software: the chain of one token also leads on from the certificates after it.
+        places = places or deque(claims.chain[:most] or (_handle_of(claims.issuer),))
+        place = places.popleft()
+        if _handle_of(place) not in issuers:
+            return replace(chain, missing=_handle_of(place))
+        record = issuers[_handle_of(place)]
+        certificate = None if record is None else _find_certificate(record, claims.issuer, place)
+        if certificate is None:
+            return chain
+        chain = replace(chain, certificates=(*chain.certificates, certificate))
+    return replace(chain, is_whole=_is_root((chain.certificates or (signature,))[-1].issuer))
+
+
+def _is_root(issuer: str) -> bool:
+    """Whether the root issued a certificate or a signature."""
+    return _handle_of(issuer).upper() in ("0.0/0.0", "0.NA/0.NA")
+
+
+def _handle_of(reference: str) -> str:
+    """The handle of "300:10.1000/key"."""
+    index, colon, handle = reference.partition(":")
+    return handle if colon and index.isdecimal() else reference
+
+
+def _find_certificate(record: Record, subject: str, place: str) -> SignedCertificate | None:
+    """The certificate of a subject ("300:10.1000/key") in a record. Others are ignored.
+
+    `place` is one value of the record ("401:10.1000/certs"), or its handle: then the certificate that was issued last.
+    """
+    index = place.partition(":")[0] if _handle_of(place) != place else ""
+    # HS_CERT values of a record that are read.
+    candidates = record.of_type("HS_CERT")[:10]
+    # Digits of an index: those of 2^31 - 1.
+    if 0 < len(index) <= 10 and int(index):
+        candidates = tuple(value for value in record.values if value.index == int(index))[:1]
+    found: list[SignedCertificate] = []
+    for value in candidates:
+        try:
+            certificate = read_certificate(value.text or "")
+        except _ERRORS:
+            continue
+        if certificate.subject.upper() == subject.upper():
+            found.append(certificate)
+    return max(
+        found, key=lambda certificate: float("-inf") if certificate.issued is None else certificate.issued, default=None
+    )
 
 
 def _judge_chain(
     handle: str,
     values: Mapping[int, Mapping[str, Any]],
-    chain: SignatureChain,
+    chain: _Chain,
     root_keys: Sequence[bytes],
     now: float,
 ) -> State:

@@ -22,7 +22,7 @@ from handle_protocol import errors, referral
 from handle_protocol.errors import InvalidSite
 from handle_protocol.referral import Lookups, within
 from handle_protocol.wire import site_value
-from handle_protocol.wire.message import VERSION, Response, SignedAnswer, Values
+from handle_protocol.wire.message import VERSION, Response, Values
 from handle_protocol.wire.site_value import TransportProtocol
 
 Known = TypeVar("Known")
@@ -133,9 +133,8 @@ class RootKeeper:
     def __init__(self, service: referral.HandleService) -> None:
         self.service = service
 
-    async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
-        """Keep the signed answer that replaced the root. Returns the answers that prove it, if they are known."""
-        return None
+    async def keep(self, response: Response) -> None:
+        """Keep the signed answer that replaced the root."""
 
 
 class Root:
@@ -213,9 +212,9 @@ class Root:
         except errors.HandleProtocolError as error:
             self._observer.record_refresh(error)
             return
-        is_new = lead.sites != self._service.sites
-        proof = await self._keeper.keep(response) if is_new else self._service.proof
-        self._service = referral.HandleService(lead.sites, is_verified=True, proof=proof)
+        if lead.sites != self._service.sites:
+            await self._keeper.keep(response)
+        self._service = referral.HandleService(lead.sites, is_verified=True)
         self._due_at = now + self._limits.bound(lead.lifetime)
         self._observer.record_refresh(None)
 

@@ -83,7 +83,6 @@ _PARTS: Final[dict[str, Attack]] = {
     "wal": neighbours.wal,
     "clock": clocks.steps,
     "uploads": newer.references,
-    "proofs": newer.proofs,
     "face files": commands.face_files,
 }
 #: Why a part is not tried through a front, by its parts. All others are what clients do over connections of their own.

@@ -1,24 +1,16 @@
-"""Attacks on endpoints that came later: uploads, proofs."""
+"""Attacks on endpoints that came later: uploads."""
 
 from __future__ import annotations
 
 import io
 import itertools
-import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from pathlib import Path
-from typing import Any, Final, TypeVar
-
-from anyio.from_thread import start_blocking_portal
+from typing import Any, Final
 
 from bench.attacks.crowd import Request, Target, attack
 from bench.attacks.world import Checkout, Row, proxy, upstream
 from tests.hostile.clients import head
-from tests.hostile.signed import signed_upstream
-
-Served = TypeVar("Served")
 
 _BOUNDARY: Final = "b0undary"
 _FORM: Final = f"Content-Type: multipart/form-data; boundary={_BOUNDARY}"
@@ -48,19 +40,6 @@ def _odd(target: str, *lines: str, method: str = "GET", body: bytes = b"") -> tu
         Request("NUL", query + "%00", method, lines, body),
         Request("a body", target, method, (*lines, _TEXT), body or b"x" * 1_000),
     )
-
-
-def _unfinished(target: str, *lines: str) -> bytes:
-    """A head without its end."""
-    return head(target, *lines)[:-2] + b"X-Slow: "
-
-
-def _names(path: str, *more: str) -> tuple[Request, ...]:
-    """Odd names below a path."""
-    pieces = ("%C2%AD", "%25", "/", "%2F", "%F0%9F%98%80", "..%2F", "10.1000%2F", "%22%3E%3Cscript%3E", "%0D%0A")
-    texts = [f"10.1000/{piece * (_LONG // len(piece))}" for piece in pieces]
-    texts += ["10.1000/%ff%fe", "10.1000/%00", "10.1000/../../etc/passwd", "10.1000/" + "a" * 200_000, "", "."]
-    return tuple(Request(text[:40], path + text, lines=more) for text in texts)
 
 
 def references(checkout: Checkout) -> Iterator[Row]:
@@ -118,33 +97,8 @@ def _entities() -> str:
     return "".join(f'<!ENTITY {after} "{f"&{before};" * 10}">' for before, after in pairs)
 
 
-def proofs(checkout: Checkout) -> Iterator[Row]:
-    """`/api/proof/<name>`: large signed records are verified anew for each request."""
-    with tempfile.TemporaryDirectory() as folder, _serving(signed_upstream(Path(folder))) as signed:
-        path = "/api/proof/10.1000/many-values"
-        target = Target(
-            "proofs",
-            Request("", path),
-            (*_odd(path), *_names("/api/proof/")),
-            lambda number: Request("", f"{path}?{number}"),
-            _unfinished(path),
-            count=300,
-        )
-        settings: dict[str, Any] = signed
-        with proxy(checkout, settings.pop("upstream_url"), **settings) as running:
-            running.status("/api/handles/10.1000/many-values?cert", timeout=20.0)
-            yield from attack(checkout, running, target, "/10.4000/far")
-
-
 def _everywhere(checkout: Checkout, target: Target, settings: dict[str, Any] | None = None) -> Iterator[Row]:
     """The attack through each door, or through the front."""
     for door in checkout.doors:
         with upstream() as url, proxy(checkout, url, door=door, **(settings or {})) as running:
             yield from attack(checkout, running, target)
-
-
-@contextmanager
-def _serving(server: AbstractAsyncContextManager[Served]) -> Iterator[Served]:
-    """Run a server on the event loop of a thread."""
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server) as served:
-        yield served

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import Entry
 from doi_proxy.features.bundles.bundle import BundleWriter
-from handle_protocol.referral import Answer, ProvenAnswer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 NOW = 1_700_000_000.0
 
@@ -36,12 +36,6 @@ def entry(
 def verified(one: Entry) -> Entry:
     """The entry with an answer whose signature was verified."""
     return replace(one, answer=replace(one.answer, is_verified=True))
-
-
-def proven(one: Entry, proof: bytes = b"a signed message") -> Entry:
-    """The entry with a verified answer and its proof."""
-    answer = ProvenAnswer(one.answer.code, one.answer.values, is_verified=True, proof=proof)
-    return replace(one, answer=answer)
 
 
 def missing(key: str = "10.1000/MISSING", *, fetched_at: float = NOW) -> Entry:

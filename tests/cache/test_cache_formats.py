@@ -38,7 +38,7 @@ from doi_proxy.store.stored_entry import (
     read_dictionary_1,
     unpack,
 )
-from tests.cache.entries import entry, missing, proven, verified
+from tests.cache.entries import entry, missing, verified
 from tests.cache.test_cache_wire import entries
 from tests.clock import Clock
 
@@ -51,7 +51,6 @@ _VALUES: Final = "a3740d2034b7810a33708d9e045ebd83b6d2331600"
 ROWS: Final = (
     ("record", entry(), f"21{_TIMES}{_PLACE}{_VALUES}"),
     ("verified", verified(entry()), f"a1{_TIMES}{_PLACE}{_VALUES}"),
-    ("with its proof", proven(entry()), f"c1{_TIMES}{_VALUES}{b'a signed message'.hex()}10000000"),
     ("not found", missing(), "116400000040fc54d9410000004ffc54d9410000004ffc54d9415b5d"),
 )
 #: The columns of each table.
@@ -93,6 +92,13 @@ def test_entries_of_format_1_are_read_and_written(one: Entry, body: str) -> None
     written = pack(one)
     assert written[MARK_OFFSET:22] == known[MARK_OFFSET:22]
     assert unpack(one.key, written) == one
+
+
+def test_an_entry_with_signed_messages_after_it_is_a_miss() -> None:
+    # Versions before 1.0.0 wrote both, in each layout.
+    messages = f"{b'a signed message'.hex()}10000000"
+    for one, body in ((entry(), f"c1{_TIMES}{_VALUES}"), (missing(), f"d1{ROWS[-1][2][2:]}")):
+        assert unpack(one.key, seal(one.key, bytes.fromhex(body + messages))) is None
 
 
 def test_the_dictionary_of_format_1_does_not_change() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,9 +9,9 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, MAX_SKEW, Entry, bound_times, loses_proof
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.store.stored_entry import MARK_OFFSET, PLACE, PLAIN, WITH_TARGET, pack, unpack
+from doi_proxy.store.stored_entry import MARK_OFFSET, PLAIN, pack, unpack
 from handle_protocol.referral import Answer, ResponseCode
-from tests.cache.entries import NOW, entry, missing, proven, values, verified
+from tests.cache.entries import NOW, entry, missing, values, verified
 from tests.table import table
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
@@ -23,20 +21,6 @@ answers = st.builds(
     Answer, st.just(ResponseCode.SUCCESS), st.builds(values, texts), is_verified=st.booleans()
 ) | st.builds(Answer, absent, is_verified=st.booleans())
 entries = st.builds(Entry, texts.map(lambda t: "10.1000/" + t).map(str.upper), answers, times, times, times)
-
-
-@pytest.mark.parametrize("one", [entry(), missing(), entry(ttl=-5.0)])
-def test_a_proof_takes_its_bytes_and_damage_is_noticed(one: Entry) -> None:
-    kept = proven(one, b"proof" * 100)
-    data = pack(kept)
-    assert unpack(kept.key, data) == kept
-    place = PLACE.size if pack(verified(one))[MARK_OFFSET] & WITH_TARGET else 0
-    assert len(data) == len(pack(verified(one))) - place + 504
-    assert kept.size == verified(one).size + 500
-    for length in (0xFFFF_FFFF, len(data), len(data) - 20):
-        body = data[4:-4] + length.to_bytes(4, "little")
-        with pytest.raises(DamagedEntry):
-            unpack(kept.key, crc32(body, crc32(kept.key.encode())).to_bytes(4, "little") + body)
 
 
 @given(entries)

@@ -16,6 +16,9 @@ from typing import Final
 
 import pytest
 
+from handle_protocol.wire.site_value import Value
+from tests.handle_protocol import tokens
+from tests.handle_protocol.keys import dsa_key, rsa_key
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -52,10 +55,13 @@ def handle_system() -> Iterator[HandleServer]:
     thread = Thread(target=loop.run_forever, daemon=True)
     thread.start()
     server = asyncio.run_coroutine_threadsafe(HandleServer().__aenter__(), loop).result()
-    server.put_values("0.NA/10.5555", server.site_value())
+    issued = tokens.certificate(dsa_key(), rsa_key())["data"]["value"]
+    server.put_values("0.NA/10.5555", server.site_value(), Value(401, b"HS_CERT", issued.encode()))
     url = {"index": 1, "type": "URL", "data": {"format": "string", "value": "https://example.org/12345678"}}
     email = {"index": 2, "type": "EMAIL", "data": {"format": "string", "value": "desk@example.org"}}
     server.put("10.5555/12345678", [url, email])
+    signed = [tokens.text(1, "DESC", "a measurement"), tokens.text(2, "EMAIL", "desk@example.org")]
+    server.put(tokens.NAME, [*signed, tokens.signature(signed, dsa_key())])
     try:
         yield server
     finally:

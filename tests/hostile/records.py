@@ -5,8 +5,6 @@ Each function returns the values of one handle as the handle API sends them.
 
 from __future__ import annotations
 
-import json
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -110,17 +108,6 @@ def _linked_types(count: int) -> Values:
     return [_TARGET, *(value(index, "10.1/é", "10.1/" + "é'" * 60) for index in range(2, count))]
 
 
-def _signatures(count: int) -> Values:
-    """Signatures and certificates, each of so many members. The record is its own issuer."""
-    subject = f"300:{PREFIX}/signatures-256k"
-    digests = {"alg": "SHA-256", "digests": [{"index": 1, "digest": "AAAA"}] * count}
-    permissions = [{"perm": "everything"}] * count
-    claims = {"sub": subject, "iss": subject, "digests": digests, "publicKey": {"kty": "RSA"}, "perms": permissions}
-    token = ".".join(urlsafe_b64encode(json.dumps(part).encode()).decode() for part in ({"alg": "RS256"}, claims, ""))
-    kinds = ("HS_SIGNATURE", "HS_SIGNATURE", "HS_CERT")
-    return [_TARGET, *(value(index, kind, token) for index, kind in enumerate(kinds, 2))]
-
-
 def _usual_locations(count: int) -> Values:
     """Values with one location each."""
     text = '<locations><location href="https://example.org/"/></locations>'
@@ -169,7 +156,6 @@ RECORDS: Final[dict[str, Callable[[], Values]]] = {
     "linked-types-1m": partial(_linked_types, 2_000),
     "linked-types-256k": partial(_linked_types, 980),
     "usual-locations": partial(_usual_locations, 4_000),
-    "signatures-256k": partial(_signatures, 970),
     "usual-locations-256k": partial(_usual_locations, 1_770),
     "empty-locations": partial(_filled, "<location/>"),
     "empty-locations-128k": partial(_filled, "<location/>", 3, 32_000),

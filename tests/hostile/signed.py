@@ -1,4 +1,4 @@
-"""Handle servers whose answers have long proofs, and the requests about them."""
+"""Handle servers whose signed answers are large, and the requests about them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from handle_protocol.wire.site_value import Value
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.hostile.turns import Exchange
 
-#: A name by what is large in its proof.
+#: A name by what is large on the way to its signed answer.
 _NAMES: Final = {
-    "a proof with 900 values": "10.1000/many-values",
-    "a proof of 60 kB": "10.1000/long-value",
-    "a proof over 5 service handles": "10.4000/far",
+    "a signed answer with 900 values": "10.1000/many-values",
+    "a signed answer of 60 kB": "10.1000/long-value",
+    "a signed answer over 5 service handles": "10.4000/far",
 }
 
 
@@ -37,9 +37,7 @@ async def signed_upstream(folder: Path) -> AsyncIterator[dict[str, object]]:
         yield {"upstream_url": "hdl:", "upstream_bootstrap": bootstrap, "upstream_private_servers": True}
 
 
-def proof_exchanges() -> Iterator[Exchange]:
-    """Verified answers, and then their proofs from the cache."""
+def certified_exchanges() -> Iterator[Exchange]:
+    """Answers that are verified from the root."""
     for largest, name in _NAMES.items():
         yield Exchange("GET /api/handles/{name}", largest, f"/api/handles/{name}?cert")
-        yield Exchange("GET /api/proof/{name:path}", largest, f"/api/proof/{name}")
-        yield Exchange("GET /api/proof/{name:path}", largest, f"/api/proof/{name}", headers={"Accept-Encoding": "gzip"})

@@ -14,7 +14,7 @@ from typing import Final
 from doi_proxy.cache.entry import Entry
 from handle_protocol.referral import Answer, ResponseCode
 from tests.hostile import turn_units
-from tests.hostile.signed import proof_exchanges, signed_upstream
+from tests.hostile.signed import certified_exchanges, signed_upstream
 from tests.hostile.turn_rows import (
     STORED,
     STORED_PREFIX,
@@ -50,7 +50,7 @@ def _service_exchanges(number: int) -> Iterator[Exchange]:
 #: the repetition.
 GROUPS: Final[dict[str, tuple[list[str], Exchanges]]] = {
     "service": (_SERVE, _service_exchanges),
-    "proofs": (_SERVE, lambda number: proof_exchanges()),
+    "certified": (_SERVE, lambda number: certified_exchanges()),
     "own pages": (_SERVE, name_exchanges),
 }
 UNITS: Final[dict[str, Callable[[], Iterator[Unit]]]] = {
@@ -100,7 +100,7 @@ async def _prepared(group: str, folder: Path, upstream_url: str) -> AsyncIterato
         await _fill(store_url)
     if group == "own pages":
         settings |= _write_own_pages(folder)
-    if group != "proofs":
+    if group != "certified":
         yield settings
         return
     async with signed_upstream(folder) as upstream:

@@ -26,7 +26,7 @@ AT_THE_LIMIT: Final = (
     *("dotted-addresses", "list-of-zeros-256k", "many-values-1000", "long-value-256k", "many-includes-256k"),
     *("many-locations-256k", "many-attributes-256k", "deep-xml-256k", "deep-json-256k", "nested-lists-256k"),
     *("linked-types-256k", "usual-locations-256k", "empty-locations-128k", "locations-with-links", "wide-networks"),
-    *("wrong-networks", "templates", "entities", "list-of-zeros-1m", "many-values-1m", "signatures-256k"),
+    *("wrong-networks", "templates", "entities", "list-of-zeros-1m", "many-values-1m"),
 )
 LANGUAGES: Final = ("en", "de", "es", "fr")
 _PAGE: Final = {"Accept": "text/html"}
@@ -135,9 +135,6 @@ def text_exchanges() -> Iterator[Exchange]:
             for output in ("", "?output=json", "?output=csv") if path == "/api/resolve" else ("",):
                 yield Exchange(endpoint, largest, path + output, "POST", headers, body)
     yield from _extractions()
-    proof = "GET /api/proof/{name:path}"
-    for name in (f"{PREFIX}/many-values-1000~1", "10.1000/" + "%C3%A9" * 2_000, "%25" * 2_000, "/" * 8_000):
-        yield Exchange(proof, "a name of 8 kB, and a record of 256 KiB without a proof", f"/api/proof/{name}")
 
 
 def _extractions() -> Iterator[Exchange]:

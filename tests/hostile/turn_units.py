@@ -21,8 +21,8 @@ from doi_proxy.list_formats.bibtex import expand
 from doi_proxy.list_formats.formats import BY_NAME
 from doi_proxy.list_formats.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem
 from doi_proxy.resolver.resolution import Origin, Resolution
+from handle_protocol.client import read_response
 from handle_protocol.errors import HandleProtocolError
-from handle_protocol.proof import read_response
 from handle_protocol.referral import Answer, ResponseCode, read_answer
 from handle_protocol.value import MAX_VALUES
 from handle_protocol.wire.message import (

@@ -19,7 +19,7 @@ from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.resolver.target import TARGET_RULES, read_unconditional_target, web_target
 from doi_proxy.store.stored_entry import MARK_OFFSET, PLACE, WITH_TARGET, RedirectAnswer, pack, unpack
 from handle_protocol.referral import Answer, ResponseCode
-from tests.cache.entries import NOW, entry, missing, proven, verified
+from tests.cache.entries import NOW, entry, missing, verified
 from tests.table import table
 
 KEY: Final = "10.1000/182"
@@ -97,8 +97,8 @@ def test_values_that_escape_a_slash_have_no_place() -> None:
     assert noted(replace(one, answer=replace(one.answer, values=one.answer.values.replace(b"/", b"\\/")))) is None
 
 
-def test_proofs_negative_answers_and_values_that_are_not_json_have_no_place() -> None:
-    for one in (proven(entry()), missing(), replace(entry(), answer=Answer(ResponseCode.SUCCESS, b"{" * 40))):
+def test_negative_answers_and_values_that_are_not_json_have_no_place() -> None:
+    for one in (missing(), replace(entry(), answer=Answer(ResponseCode.SUCCESS, b"{" * 40))):
         assert not pack(one)[MARK_OFFSET] & WITH_TARGET
 
 
@@ -156,5 +156,4 @@ def test_an_answer_with_its_target_is_equal_to_one_without_it() -> None:
     assert noting == plain and plain == noting and hash(noting) is not None
     assert noting != replace(plain, is_verified=True)
     assert noting != replace(plain, values=b"[]")
-    assert noting != proven(entry()).answer
     assert noting != "text"

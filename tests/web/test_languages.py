@@ -124,7 +124,7 @@ def test_spanish_questions_have_both_marks() -> None:
 def test_apostrophes_are_typographic_also_in_the_documentation_of_the_api(language: str) -> None:
     files = Path(str(resources.files("doi_proxy"))).glob(f"**/texts/**/{language}.toml")
     typed = {file: re.findall(r"\w+'\w+", file.read_text("utf-8")) for file in files}
-    assert len(typed) > 10
+    assert len(typed) >= 10
     assert not {file: words for file, words in typed.items() if words}
 
 

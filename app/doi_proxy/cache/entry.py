@@ -71,9 +71,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes of the entry in the memory tier: key, values, OVERHEAD, and the proof if it has one."""
-        proof = getattr(self.answer, "proof", b"")
-        return _text_size(self.key) + getsizeof(self.answer.values) + len(proof) + OVERHEAD
+        """Bytes of the entry in the memory tier: key, values, and OVERHEAD."""
+        return _text_size(self.key) + getsizeof(self.answer.values) + OVERHEAD
 
 
 def loses_proof(known: Entry | None, entry: Entry, now: float) -> TypeGuard[Entry]:

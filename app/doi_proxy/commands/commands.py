@@ -48,10 +48,6 @@ _ALL: Final = {
     ),
     "status": ("print what a running proxy is doing", "doi_proxy.features.status.command"),
     "explain": ("explain the answer that a client gets about a name", "doi_proxy.features.explain.command"),
-    "verify": (
-        "check the proof of an answer offline; exit status 0 if it holds",
-        "doi_proxy.features.proof.command",
-    ),
     "parse": (
         "tell whether a text is a DOI name, a handle, a prefix or none of them",
         "doi_proxy.features.texts.command",

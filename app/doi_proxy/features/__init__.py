@@ -18,7 +18,6 @@ NAMES = (
     "suggestions",
     "native",
     "metadata",
-    "proof",
     "native_listener",
     "sqlite",
     "valkey",

@@ -9,15 +9,13 @@ from struct import Struct
 from typing import Any, Final
 from zlib import crc32
 
-from msgspec.structs import replace
-
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import DamagedEntry
 from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.resolver.target import TARGET_RULES, read_unconditional_target, web_target
 from doi_proxy.system.files import read_package_file
 from handle_protocol.errors import UnusableAnswer
-from handle_protocol.referral import Answer, ProvenAnswer, ResponseCode
+from handle_protocol.referral import Answer, ResponseCode
 
 
 @cache
@@ -57,7 +55,7 @@ def pack_place(answer: Answer) -> bytes | None:
     """The place of the target to which a record leads every client. None if the values do not contain it as it is."""
     if isinstance(answer, RedirectAnswer):
         return PLACE.pack(TARGET_RULES, answer.start, answer.end)
-    if len(answer.values) > MAX_BYTES_NOW or isinstance(answer, ProvenAnswer):
+    if len(answer.values) > MAX_BYTES_NOW:
         return None
     try:
         found = read_unconditional_target(answer.values)
@@ -115,14 +113,13 @@ def _prepared() -> Any:
 STORE_FORMAT: Final = 1
 #: The byte of an entry with its format and its flags.
 MARK_OFFSET: Final = 4
-FORMAT_BITS: Final = 0x0F
+#: The bits of the format, with one that no entry has: the signed messages followed it before 1.0.0. So it is a miss.
+FORMAT_BITS: Final = 0x4F
 #: The expiries are seconds since the epoch and the values are JSON. Otherwise the expiries are whole seconds after
 #: `fetched`, rounded down, and the values are compressed.
 PLAIN: Final = 0x10
 #: The place of a plain redirect's target precedes the values (see RedirectAnswer).
 WITH_TARGET: Final = 0x20
-#: The entry ends with its proof, and the length of the proof.
-_PROVEN: Final = 0x40
 #: The answer was verified.
 VERIFIED: Final = 0x80
 
@@ -136,7 +133,6 @@ _BODY: Final = Struct("<BBdII")
 MIN_BYTES: Final = _HEAD.size
 #: A hard expiry that never comes, unless the entry is plain.
 _NEVER: Final = 0xFFFF_FFFF
-_PROOF_LENGTH: Final = Struct("<I")
 _CODES: Final = {int(code): code for code in ResponseCode}
 
 
@@ -146,8 +142,6 @@ def pack(entry: Entry) -> bytes:
     if body is None:
         times = entry.fetched_at, entry.fresh_until, entry.stale_until
         body = _PLAIN_BODY.pack(_mark(entry) | PLAIN, entry.answer.code, *times) + entry.answer.values
-    if isinstance(entry.answer, ProvenAnswer):
-        body += entry.answer.proof + _PROOF_LENGTH.pack(len(entry.answer.proof))
     return _CHECK.pack(_checksum(entry.key, body)) + body
 
 
@@ -168,8 +162,7 @@ def _pack_short(entry: Entry) -> bytes | None:
 
 
 def _mark(entry: Entry) -> int:
-    proven = _PROVEN if isinstance(entry.answer, ProvenAnswer) else 0
-    return STORE_FORMAT | proven | VERIFIED if entry.answer.is_verified else STORE_FORMAT | proven
+    return STORE_FORMAT | VERIFIED if entry.answer.is_verified else STORE_FORMAT
 
 
 def unpack(key: str, data: object, readers: Mapping[int, Reader] | None = None) -> Entry | None:
@@ -189,18 +182,6 @@ def unpack(key: str, data: object, readers: Mapping[int, Reader] | None = None) 
 def _read_1(key: str, data: bytes) -> Entry:
     """Read an entry of format 1."""
     mark = data[MARK_OFFSET]
-    if not mark & _PROVEN:
-        return _read_body(key, data, mark)
-    end = len(data) - _PROOF_LENGTH.size
-    start = end - _PROOF_LENGTH.unpack_from(data, end)[0]
-    if start < MIN_BYTES:
-        raise DamagedEntry(f"The store's entry for {key!r} is damaged: its proof is longer than it.")
-    entry = _read_body(key, data[:start], mark)
-    answer = ProvenAnswer(entry.answer.code, entry.answer.values, is_verified=True, proof=data[start:end])
-    return replace(entry, answer=answer)
-
-
-def _read_body(key: str, data: bytes, mark: int) -> Entry:
     is_verified = bool(mark & VERIFIED)
     if mark & PLAIN:
         if len(data) < _PLAIN_HEAD.size:

@@ -158,15 +158,9 @@ class Freshness:
         """The headers of `json_terms`."""
         return self.json_terms(Chain(resolution), now).headers(now)
 
-    def of_page(
-        self, chain: Chain, now: int, facts: ClientFact = NO_FACTS, *, signature: str | None = None
-    ) -> tuple[Header, ...]:
-        """Cache-Control and Cache-Status of a page about a name, and of its locations as XML.
-
-        `signature` is what the signatures of the record are worth.
-        """
-        control, (name, status) = _shared(chain, now, facts, self._lifetime(chain, now)[1])
-        return control, (name, status if signature is None else status + f"; signature={signature}".encode())
+    def of_page(self, chain: Chain, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
+        """Cache-Control and Cache-Status of a page about a name, and of its locations as XML."""
+        return _shared(chain, now, facts, self._lifetime(chain, now)[1])
 
     def _count(self, kind: Kind, chain: Chain, now: int) -> Terms | None:
         """The terms of an answer about one fresh record. None if its numbers do not follow from the record."""

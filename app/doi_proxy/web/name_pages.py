@@ -108,7 +108,6 @@ class NamePages:
         note = refusal if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
         language = request.language(self._pages.languages)
         sections = read_sections(self.sections, "values", resolution.name)
-        signature = sections.get("signature_state")
         body = self._pages.values(
             self._link,
             language,
@@ -125,10 +124,9 @@ class NamePages:
         )
         is_pending = bool(sections.get("is_pending"))
         kept_by = self._briefly if is_pending else self._freshness
-        freshness = kept_by.of_page(Chain(resolution), self._now(), found.facts, signature=signature)
-        # The records of issuers decide what a signature is worth.
+        freshness = kept_by.of_page(Chain(resolution), self._now(), found.facts)
         basis = None
-        if signature is None and not is_pending:
+        if not is_pending:
             # Seconds for which the page of a record is prepared. It says when the record was checked.
             basis = self._find_basis(options, found, Varies.DATA | Varies.LANGUAGE, seconds=60)
         return page(

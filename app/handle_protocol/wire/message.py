@@ -365,14 +365,6 @@ Body = Values | site_value.ServiceSite | AnswerText
 
 
 @dataclass(frozen=True, slots=True)
-class SignedAnswer:
-    """A request and the signed answer to it, as they were sent. A kept answer about the root has no request."""
-
-    request: bytes
-    answer: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Response:
     """An answer. Nothing in it is compared with the request yet."""
 
@@ -383,10 +375,6 @@ class Response:
     credential: Credential | None = None
     #: The message as it arrived. A signature is about these bytes.
     data: bytes = field(default=b"", compare=False, repr=False)
-    #: The request, if the answer was verified.
-    request: bytes = field(default=b"", compare=False, repr=False)
-    #: What proves the answer: the signed answers from the root to this one. None if that is not known.
-    proof: tuple[SignedAnswer, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def code(self) -> int:

@@ -81,6 +81,24 @@ async def test_cert_is_verified_from_the_root(tmp_path: Path) -> None:
             assert (got.status, got.json["responseCode"]) == (502, 2)
 
 
+async def test_cert_under_an_absent_prefix_is_answered_by_the_signed_word_of_the_root(
+    tmp_path: Path,
+) -> None:
+    async with HandleServer() as root:
+        (tmp_path / "root.json").write_bytes(write_bootstrap(root))
+        settings = {"upstream_url": "hdl:", "upstream_bootstrap": tmp_path / "root.json"}
+        async with Proxy(**settings, upstream_private_servers=True, upstream_verify="when-asked") as proxy:
+            # Without a signature it does not count for `cert`.
+            assert (await proxy.get("/api/handles/10.3000/1")).status == 404
+            for name in ("10.3000/1", "10.3000/2"):
+                got = await proxy.get(f"/api/handles/{name}?cert")
+                assert (got.status, got.json["responseCode"]) == (404, 100)
+                assert (got["cache-status"] or "").endswith("; detail=verified")
+            assert root.queries("0.NA/10.3000") == 2
+            root.lie("0.NA/10.4000", "unsigned")
+            assert (await proxy.get("/api/handles/10.4000/1?cert")).status == 502
+
+
 _EVIL: Final = "https://evil.example/"
 
 

@@ -21,10 +21,9 @@ from doi_proxy.resolver.fetcher import SingleFlight
 from doi_proxy.resolver.resolution import needs_proof
 from doi_proxy.system.check import look_up
 from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
-from handle_protocol.client import Finder
+from handle_protocol.client import Finder, read_response
 from handle_protocol.errors import HandleProtocolError
 from handle_protocol.exchange import ServiceClient
-from handle_protocol.proof import read_response
 from handle_protocol.referral import (
     LONGEST_LIFETIME,
     SHORTEST_LIFETIME,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
@@ -34,7 +34,7 @@ from handle_protocol.client import PORT, NamedSites, open_transports
 from handle_protocol.directory import Directory
 from handle_protocol.errors import InvalidSite, QueryNotAdmitted
 from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
-from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_bootstrap_keys, read_site_file
+from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_site_file
 from handle_protocol.referral import LOOKUP_TIMEOUT, DirectoryLimits, HandleService, Lookups, Question
 from handle_protocol.site import ServerHealth, unpack_bundle
 from handle_protocol.transport.egress import Egress
@@ -43,7 +43,6 @@ from handle_protocol.wire.message import ENVELOPE_BYTES
 from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,20 +211,11 @@ def _read_kept_root(settings: Settings) -> RootFile | None:
 
 def read_root(settings: Settings) -> HandleService | None:
     """The root's sites in the bootstrap file. None without a file. Raises ConfigurationError."""
-    return _read_bootstrap_file(settings, read_bootstrap)
-
-
-def read_root_keys(settings: Settings) -> tuple[bytes, ...] | None:
-    """The keys of the bootstrap file, with which certificates begin. None without a file. Raises ConfigurationError."""
-    return _read_bootstrap_file(settings, read_bootstrap_keys)
-
-
-def _read_bootstrap_file(settings: Settings, parse: Callable[[bytes], T]) -> T | None:
     path = settings.upstream_bootstrap
     if path is None:
         return None
     try:
-        return parse(read_regular(path, MAX_BOOTSTRAP_BYTES))
+        return read_bootstrap(read_regular(path, MAX_BOOTSTRAP_BYTES))
     except OSError as error:
         raise ConfigurationError(f"upstream_bootstrap: {path} cannot be read: {error.strerror}") from error
     except InvalidSite as error:

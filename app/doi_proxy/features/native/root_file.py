@@ -9,7 +9,7 @@ import asyncio
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,15 +22,15 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.native.errors import as_failure_of_server
 from doi_proxy.resolver.resolution import TtlPolicy
 from doi_proxy.system.files import read_regular, replace_private
+from handle_protocol.client import read_response
 from handle_protocol.directory import ServiceEntry
 from handle_protocol.errors import HandleProtocolError, UnusableAnswer
 from handle_protocol.json_sites import read_service_values
-from handle_protocol.proof import read_proof, read_response
 from handle_protocol.referral import DirectoryLimits, DirectoryObserver, HandleService, ResponseCode, read_lead
 from handle_protocol.signature_chain import extend_chain, fingerprint, follow_chain
 from handle_protocol.site import RootKeeper
 from handle_protocol.value import parse_record
-from handle_protocol.wire.message import Response, SignedAnswer
+from handle_protocol.wire.message import Response
 
 log = logging.getLogger(__name__)
 
@@ -62,28 +62,17 @@ class RootFile(RootKeeper):
         self._root = root
         self._answers: tuple[bytes, ...] = ()
         self.service = root
-        if root.is_verified:
-            if path is not None:
-                self._read(path)
-            self.service = replace(self.service, proof=self._proof())
+        if root.is_verified and path is not None:
+            self._read(path)
 
-    async def keep(self, response: Response) -> tuple[SignedAnswer, ...] | None:
-        """Write the answer that replaced the root. A file that cannot be written costs a log line.
-
-        Returns the answers that prove the new root. None if the operator's root does not lead to it.
-        """
-        proof = None
+    async def keep(self, response: Response) -> None:
+        """Write the answer that replaced the root. A file that cannot be written costs a log line."""
         try:
             self._answers = extend_chain(self._root, self._answers, response)
-            proof = self._proof()
             if self._path is not None:
                 await asyncio.to_thread(replace_private, self._path, self._encode())
         except (OSError, HandleProtocolError) as error:
             log.warning("the refreshed root could not be kept in %s: %s", self._path or "memory", _explain(error))
-        return proof
-
-    def _proof(self) -> tuple[SignedAnswer, ...]:
-        return tuple(SignedAnswer(b"", answer) for answer in self._answers)
 
     def _read(self, path: Path) -> None:
         try:
@@ -147,8 +136,7 @@ class ServiceRecords:
             return None
         # An operator can expire a record before its TTL ends.
         due_at = min(entry.fetched_at + self.limits.bound(lead.lifetime), entry.fresh_until)
-        proof = read_proof(entry.answer)
-        return ServiceEntry(lead, entry.answer.is_verified, entry.fetched_at, due_at, due_at + self.limits.grace, proof)
+        return ServiceEntry(lead, entry.answer.is_verified, entry.fetched_at, due_at, due_at + self.limits.grace)
 
     async def save(self, record: bytes, response: Response, found: ServiceEntry, *, sent_at: float) -> None:
         """Put the record that an answer has into the cache, with the time of its lookup.

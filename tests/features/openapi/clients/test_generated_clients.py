@@ -27,7 +27,7 @@ from doi_client.api.operate import (
     post_admin_deny, post_admin_purge, post_admin_refresh, post_admin_reload,
 )
 from doi_client.api.read import get_api_parse, post_api_extract, post_api_parse
-from doi_client.api.resolve import get_api_handles, get_api_proof, get_doi, get_ra, get_ra_list
+from doi_client.api.resolve import get_api_handles, get_doi, get_ra, get_ra_list
 from doi_client.models import DenyRequest, PostApiExtractJsonBody, PurgeRequest, RefreshRequest
 
 client = Client(sys.argv[1])
@@ -51,7 +51,6 @@ print(json.dumps({
     "explained": get_admin_explain.sync(client=admin, doi="10.1000/182").status,
     "denied": get_admin_deny.sync(client=admin).denied,
     "setting": get_admin_settings.sync(client=admin)["mode"],
-    "proof": get_api_proof.sync("10.1000/182", client=client).title,
     "denial": post_admin_deny.sync(client=admin, body=DenyRequest(network="192.0.2.0/24", seconds=0)).network,
     "refreshed": post_admin_refresh.sync(client=admin, body=RefreshRequest(doi="10.1000/182")).refreshed,
     "purged": post_admin_purge.sync(client=admin, body=PurgeRequest(doi="10.1000/182")).entries,
@@ -91,7 +90,6 @@ ANSWERS: Final = {
     "found": ("*doi", ["10.1000/182"]),
     "agencies": ("*DOI", ["10.1000/182", "10.1000"]),
     "path": ("*RA", ["Example"]),
-    "proof": ("title", "The cache has no proof of the name"),
     "health": ("status", "ok"),
     "ready": ("ready", True),
     "status": ("uptime", None),
@@ -120,7 +118,6 @@ const answers = {
   found: await api.postApiExtract({ baseUrl, body: { text: "See 10.1000/182." } }),
   agencies: await api.getRaList({ baseUrl, query: { names: [doi, "10.1000"] } }),
   path: await api.getRa({ baseUrl, path: { names: doi } }),
-  proof: await api.getApiProof({ baseUrl, path: { name: doi } }),
   health: await api.getHealthz({ baseUrl }),
   ready: await api.getReadyz({ baseUrl }),
   status: await api.getStatus({ baseUrl }),
@@ -155,7 +152,6 @@ const answers = {
   found: await client.api.postApiExtract({ text: "See 10.1000/182." }),
   agencies: await client.ra.getRaList({ names: [doi, "10.1000"] }),
   path: await client.ra.getRa(doi),
-  proof: await client.api.getApiProof(doi).catch((problem) => problem),
   health: await client.healthz.getHealthz(),
   ready: await client.readyz.getReadyz(),
   status: await client.status.getStatus(),
@@ -192,7 +188,6 @@ const answers = {
   found: await read(await api.postApiExtract({ text: "See 10.1000/182." }, {}, json)),
   agencies: await api.getRaList({ names: [doi, "10.1000"] }),
   path: await api.getRa(doi),
-  proof: await api.getApiProof(doi),
   health: await api.getHealthz(),
   ready: await api.getReadyz(),
   status: await api.getStatus(),
@@ -259,7 +254,6 @@ def test_a_python_client_works(site: Site, python_programs: Path, tmp_path: Path
         "explained": 302,
         "denied": [],
         "setting": "online",
-        "proof": "The cache has no proof of the name",
         "denial": "192.0.2.0/24",
         "refreshed": True,
         "purged": 1,
