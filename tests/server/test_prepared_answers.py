@@ -549,7 +549,7 @@ async def test_a_target_that_is_no_name_takes_the_full_path(path: str) -> None:
         ("/10.1000/alias", 0),
         ("/10.1000/182?urlappend=%3Fx", 0),
         ("/10.1000/182?action=api", 0),
-        ("/10.1000/182?noredirect", 1),
+        ("/10.1000/182?noredirect", 0),
         ("/10.1000/182?auth", 1),
         ("/api/handles/10.1000/unknown", 1),
         ("/10.1000/%ZZ", 0),
