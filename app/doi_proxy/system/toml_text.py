@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeVar
 
@@ -18,6 +18,8 @@ _QUOTED: Final = re.compile(
 )
 #: A key with more dots than any record needs. For "a.a.a" with 100,000 dots, tomllib takes 40 GB of memory.
 _DEEP_KEY: Final = re.compile(r"(?:\.[ \t]*+[^.\s=\[\]{},#]*+[ \t]*+){17}")
+#: Text without control characters, and not only white space.
+_ONE_LINE: Final = re.compile(r"(?=.*\S)[^\x00-\x1f\x7f-\x9f]+")
 #: Where tomllib found a mistake, at the end of its message.
 _PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)$")
 
@@ -61,11 +63,12 @@ class Block(msgspec.Struct, frozen=True):
 
     name: str
     text: str
+    file: str
     line: int
 
 
-def split_tables(text: str, names: str) -> Iterator[Block]:
-    """The text before the first table, then each table; `names` are separated by "|".
+def split_tables(text: str, file: str, names: str) -> Iterator[Block]:
+    """The text of a file before the first table, then each table; `names` are separated by "|".
 
     A line that begins with a header begins a table, even within a string of several lines.
     """
@@ -74,11 +77,11 @@ def split_tables(text: str, names: str) -> Iterator[Block]:
     line = 1
     for (start, name), (end, _) in pairwise([(0, ""), *found, (len(text), "")]):
         block = text[start:end]
-        yield Block(name, block, line)
+        yield Block(name, block, file, line)
         line += block.count("\n")
 
 
-def read_block(block: Block, file: str, read: Callable[[Block], Result]) -> Result | FileProblem:
+def read_block(block: Block, read: Callable[[Block], Result]) -> Result | FileProblem:
     """What `read` makes of a block, or the problem because of which it cannot, with its place in the file."""
     try:
         return read(block)
@@ -87,7 +90,7 @@ def read_block(block: Block, file: str, read: Callable[[Block], Result]) -> Resu
     except WrongTable as error:
         row, column = (1, 1) if error.key is None else find_key(block.text, error.key)
         message = error.message
-    return FileProblem(file, block.line + row - 1, column, message)
+    return FileProblem(block.file, block.line + row - 1, column, message)
 
 
 def parse_table(block: Block, known: str) -> Mapping[str, Any]:
@@ -97,6 +100,26 @@ def parse_table(block: Block, known: str) -> Mapping[str, Any]:
         raise WrongTable(f"the table [{extra[0][:40]}] is not {known}", extra[0])
     found: Mapping[str, Any] = document[block.name][0]
     return found
+
+
+def check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    """Raises WrongTable for a key that is not among those known. `where` begins the list of these."""
+    known = tuple(known)
+    for key in table:
+        if key not in known:
+            raise WrongTable(f"unknown key {key[:60]!r}; {where} {', '.join(known)}", key)
+
+
+def read_string(
+    table: Mapping[str, Any], key: str, pattern: re.Pattern[str] = _ONE_LINE, shape: str = "a text of one line"
+) -> str:
+    """The text of a key. Raises WrongTable without one, and for one that the pattern does not match."""
+    if key not in table:
+        raise WrongTable(f"{key} is missing")
+    value = table[key]
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise WrongTable(f"{key} is not {shape}", key)
+    return value
 
 
 def parse_toml(text: str) -> dict[str, Any]:

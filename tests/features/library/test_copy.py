@@ -22,8 +22,9 @@ from doi_proxy.features.library.copy import (
     ReaderFacts,
     decide_copy,
 )
-from doi_proxy.features.library.rules import WrongService, build_service, read_rules
+from doi_proxy.features.library.rules import build_service, read_rules
 from doi_proxy.resolver.resolution import NO_FACTS, ClientFact
+from doi_proxy.system.toml_text import WrongTable
 from tests.table import table
 
 SICI: Final = "10.1002/(SICI)1096-8644(199601)99:1<1::AID-AJPA1>3.0.CO;2-#&=+ü"
@@ -47,9 +48,9 @@ library = "1234"
 
 
 def rules(text: str, exempt: str = "") -> LibraryRules:
-    found = read_rules(exempt + SERVICES + text, "rules.toml")
-    assert found.problems == ()
-    return found.rules
+    found, problems = read_rules({"rules.toml": exempt + SERVICES + text})
+    assert problems == []
+    return found
 
 
 def work(
@@ -165,7 +166,7 @@ def test_a_service_that_cannot_be_used_is_refused(kind: str, value: str, message
     if not message:
         assert build_service("s", "S", kind, value, frozenset()).base == value
         return
-    with pytest.raises(WrongService) as caught:
+    with pytest.raises(WrongTable) as caught:
         build_service("s", "S", kind, value, frozenset())
     assert message in str(caught.value)
 

@@ -124,6 +124,8 @@ MISTAKES = {
     '[[record]]\ndoi = "10.1/a"\ndeny = "x"': (3, 1, "deny is for a prefix"),
     '[[record]]\nprefix = "10.1"\ndeny = ""': (4, 1, "deny needs a reason"),
     '[[record]]\nprefix = "10.1"\nupstream = "handle.example.org"': (4, 1, "upstream is not the base URL"),
+    '[[record]]\nprefix = "10.1"\nupstream = "http://a b@h.org"': (4, 1, "upstream is not the base URL"),
+    '[[record]]\nprefix = "10.1"\nupstream = "https:///path"': (4, 1, "upstream is not the base URL"),
     '[[record]]\nprefix = "10.1"\nupstream = "http://h.org"\nuntil = 2027-01-01': (
         5,
         1,

@@ -18,7 +18,7 @@ from doi_proxy.errors import CouldNotVerify, DoiProxyError, InvalidParameter
 from doi_proxy.features.library import copy
 from doi_proxy.features.library.copy import NO_SERVICE
 from doi_proxy.features.library.feature import CrossSiteForm
-from doi_proxy.features.library.rules import parse_rules
+from doi_proxy.features.library.rules import read_rules
 from doi_proxy.resolver.destination import Destination
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import NO_FACTS, ClientFact
@@ -36,7 +36,7 @@ from doi_proxy.web.shown_values import host_of_address
 from doi_proxy.web.stage import NO_DETOUR, Detour, Explanation, Stage, conditions_for_others
 
 #: The rules of the library. A thread takes seconds for 1 MiB.
-RULES_FILE: Final = FileKind("library_rules", "library-rules.toml", parse_rules, 1024 * 1024, "remove rules")
+RULES_FILE: Final = FileKind("library_rules", "library-rules.toml", read_rules, 1024 * 1024, "remove rules")
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"

@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +19,17 @@ from doi_names.name import HandleName, fold
 from doi_proxy.features.local_records import records
 from doi_proxy.resolver.resolution import Tombstone
 from doi_proxy.resolver.target import MAX_REDIRECT_TARGET_BYTES, SCHEMES, web_target
-from doi_proxy.system import toml_text
+from doi_proxy.system.toml_text import (
+    Block,
+    FileProblem,
+    WrongTable,
+    check_keys,
+    parse_table,
+    parse_toml,
+    read_block,
+    read_string,
+    split_tables,
+)
 from handle_protocol.errors import UnusableAnswer
 from handle_protocol.referral import Answer, ResponseCode
 from handle_protocol.value import read_values
@@ -41,55 +50,57 @@ _SCHEME: Final = re.compile(r"(?:doi|info|https?|hdl):", re.IGNORECASE)
 #: The host of a URL (RFC 3986, section 3.2.2).
 _HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[0-9A-Fa-f:.]+\]|[^/?#:@\s\[\]]+)(?=[/?#:]|$)")
 _TOMBSTONE: Final = '{ reason = "Withdrawn.", date = 2026-03-01 }'
-_UPSTREAM: Final = re.compile(r"https?://[^?#\s]+")
+_UPSTREAM: Final = re.compile(rf"(?={_HOST.pattern})https?://[^?#\s]+")
+_STRING: Final = re.compile(".*", re.DOTALL)
 
 
-def read_records(text: str, file: str) -> Iterator[records.LocalRecord | toml_text.FileProblem]:
+def read_records(text: str, file: str) -> Iterator[records.LocalRecord | FileProblem]:
     """The records of a file in their order, and a problem for each record that cannot be used."""
-    for block in toml_text.split_tables(text, "record"):
+    for block in split_tables(text, file, "record"):
         if block.name:
-            yield toml_text.read_block(block, file, partial(_read_record, file=file))
-        elif problem := toml_text.read_block(block, file, _require_nothing):
+            yield read_block(block, _read_record)
+        elif problem := read_block(block, _require_nothing):
             yield problem
 
 
-def _require_nothing(block: toml_text.Block) -> None:
+def _require_nothing(block: Block) -> None:
     """Refuse what is before the first record: only comments and empty lines may be there."""
-    if keys := list(toml_text.parse_toml(block.text)):
-        raise toml_text.WrongTable(f"{keys[0]!r} is outside a record; begin each record with [[record]]", keys[0])
+    if keys := list(parse_toml(block.text)):
+        raise WrongTable(f"{keys[0]!r} is outside a record; begin each record with [[record]]", keys[0])
 
 
-def _read_table(block: toml_text.Block) -> Mapping[str, Any]:
+def _read_table(block: Block) -> Mapping[str, Any]:
     """The table of one record."""
     if len(block.text) > MAX_RECORD_CHARACTERS:
-        raise toml_text.WrongTable(f"the record is longer than {MAX_RECORD_CHARACTERS} characters")
+        raise WrongTable(f"the record is longer than {MAX_RECORD_CHARACTERS} characters")
     text = block.text if block.text.endswith("\n") else block.text + "\n"
     if _PLAIN_RECORD.fullmatch(text):
         pairs = _PLAIN_PAIR.findall(text)
         table = dict(pairs)
         if len(table) == len(pairs):
             return table
-    return toml_text.parse_table(block, "part of a record")
+    return parse_table(block, "part of a record")
 
 
 # --- One record ---------------------------------------------------------------------------------------------------
 
 
-def _read_record(block: toml_text.Block, file: str) -> records.LocalRecord:
+def _read_record(block: Block) -> records.LocalRecord:
     table = _read_table(block)
-    for key in table:
-        if key not in KEYS:
-            raise toml_text.WrongTable(f"unknown key {key[:60]!r}; a record has {', '.join(sorted(KEYS))}", key)
+    check_keys(table, KEYS, "a record has")
     action = _name_of_action(table)
     is_prefix = "prefix" in table
-    subject = _read_prefix(table) if is_prefix else _read_name(table, "doi").text
+    if is_prefix:
+        subject = read_string(table, "prefix", _PREFIX, "a prefix such as 10.5072")
+    else:
+        subject = _read_name(table, "doi").text
     if "note" in table:
-        _read_string(table, "note")
-    if action == "alias" and fold(_read_string(table, action)) == fold(subject):
-        raise toml_text.WrongTable("alias is the name itself", action)
+        read_string(table, "note", _STRING, "a string")
+    if action == "alias" and fold(read_string(table, action, _STRING, "a string")) == fold(subject):
+        raise WrongTable("alias is the name itself", action)
     allows_detour = _read_library(table, action)
     return records.LocalRecord(
-        subject, is_prefix, _ACTIONS[action](table), _read_until(table), file, block.line, allows_detour
+        subject, is_prefix, _ACTIONS[action](table), _read_until(table), block.file, block.line, allows_detour
     )
 
 
@@ -97,46 +108,28 @@ def _name_of_action(table: Mapping[str, Any]) -> str:
     names = [name for name in table if name in _ACTIONS]
     if len(names) != 1:
         found = " and ".join(names) if names else "none of them"
-        raise toml_text.WrongTable(
+        raise WrongTable(
             f"a record has exactly one of {', '.join(_ACTIONS)}; this one has {found}", names[-1] if names else None
         )
     if ("doi" in table) == ("prefix" in table):
-        raise toml_text.WrongTable("a record has either doi or prefix", "prefix" if "prefix" in table else None)
+        raise WrongTable("a record has either doi or prefix", "prefix" if "prefix" in table else None)
     # What a record can do for a prefix alone.
     if names[0] in {"upstream", "deny"} and "doi" in table:
-        raise toml_text.WrongTable(f"{names[0]} is for a prefix; write prefix in place of doi", "doi")
+        raise WrongTable(f"{names[0]} is for a prefix; write prefix in place of doi", "doi")
     return names[0]
 
 
-def _read_string(table: Mapping[str, Any], key: str) -> str:
-    value = table[key]
-    if not isinstance(value, str):
-        raise toml_text.WrongTable(f"{key} is not a string", key)
-    return value
-
-
 def _read_name(table: Mapping[str, Any], key: str) -> HandleName:
-    text = _read_string(table, key)
+    text = read_string(table, key, _STRING, "a string")
     if _SCHEME.match(text) or text != text.strip():
-        raise toml_text.WrongTable(
-            f"{key} is not a bare DOI name; write it without https://doi.org/, doi: and white space", key
-        )
+        raise WrongTable(f"{key} is not a bare DOI name; write it without https://doi.org/, doi: and white space", key)
     try:
         name = HandleName(text)
     except InvalidName as error:
-        raise toml_text.WrongTable(f"{key}: {error.message}", key) from error
+        raise WrongTable(f"{key}: {error.message}", key) from error
     if name.suffix is None and not name.is_prefix:
-        raise toml_text.WrongTable(
-            f"{key} is not a DOI name; a DOI name begins with 10. and has a slash after its prefix", key
-        )
+        raise WrongTable(f"{key} is not a DOI name; a DOI name begins with 10. and has a slash after its prefix", key)
     return name
-
-
-def _read_prefix(table: Mapping[str, Any]) -> str:
-    text = _read_string(table, "prefix")
-    if not _PREFIX.fullmatch(text):
-        raise toml_text.WrongTable("prefix is not a prefix such as 10.5072", "prefix")
-    return text
 
 
 def _read_until(table: Mapping[str, Any]) -> float:
@@ -147,7 +140,7 @@ def _read_until(table: Mapping[str, Any]) -> float:
     if isinstance(until, datetime):
         return (until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp()
     if not isinstance(until, date):
-        raise toml_text.WrongTable("until is not a date; write it without quotes, such as 2027-12-31", "until")
+        raise WrongTable("until is not a date; write it without quotes, such as 2027-12-31", "until")
     return datetime(until.year, until.month, until.day, tzinfo=UTC).timestamp() + 86_400.0
 
 
@@ -155,10 +148,10 @@ def _read_library(table: Mapping[str, Any], action: str) -> bool:
     """Whether library copy applies to the redirect."""
     value = table.get("library", True)
     if not isinstance(value, bool):
-        raise toml_text.WrongTable("library is not true or false; write it without quotes", "library")
+        raise WrongTable("library is not true or false; write it without quotes", "library")
     # The actions that library copy concerns. An alias leads to another name, whose own record decides.
     if "library" in table and action not in {"target", "values"}:
-        raise toml_text.WrongTable(f"library has no effect with {action}; it is for target and values", "library")
+        raise WrongTable(f"library has no effect with {action}; it is for target and values", "library")
     return value
 
 
@@ -166,24 +159,20 @@ def _read_library(table: Mapping[str, Any], action: str) -> bool:
 
 
 def _read_target(table: Mapping[str, Any]) -> records.LocalAnswer | records.TargetTemplate:
-    target = _read_string(table, "target").strip()
+    target = read_string(table, "target", _STRING, "a string").strip()
     if _CONTROL.search(target):
-        raise toml_text.WrongTable("target contains a control character", "target")
+        raise WrongTable("target contains a control character", "target")
     if web_target(target) is None:
         schemes = ", ".join(sorted(SCHEMES))
-        raise toml_text.WrongTable(
-            f"target is not a URL of {schemes} with at most {MAX_REDIRECT_TARGET_BYTES} bytes", "target"
-        )
+        raise WrongTable(f"target is not a URL of {schemes} with at most {MAX_REDIRECT_TARGET_BYTES} bytes", "target")
     if not target.lower().startswith("mailto:") and not _host(target):
-        raise toml_text.WrongTable("target has no host name", "target")
+        raise WrongTable("target has no host name", "target")
     if "prefix" not in table or not any(
         placeholder in target for placeholder in (records.DOI_PLACEHOLDER, records.SUFFIX_PLACEHOLDER)
     ):
         return records.LocalAnswer(records.answer_of_value("URL", target))
     if _host(records.fill_target(target, HandleName("10.1/x"))) != _host(target):
-        raise toml_text.WrongTable(
-            "target has a placeholder in its host name; use it in the path or the query", "target"
-        )
+        raise WrongTable("target has a placeholder in its host name; use it in the path or the query", "target")
     return records.TargetTemplate(target)
 
 
@@ -195,16 +184,14 @@ def _host(url: str) -> str | None:
 def _read_tombstone(table: Mapping[str, Any]) -> records.LocalAnswer:
     stone = table["tombstone"]
     if not isinstance(stone, dict):
-        raise toml_text.WrongTable(f"tombstone is not a table; write {_TOMBSTONE}", "tombstone")
+        raise WrongTable(f"tombstone is not a table; write {_TOMBSTONE}", "tombstone")
     if missing := [key for key in ("reason", "date") if key not in stone]:
-        raise toml_text.WrongTable(f"tombstone has no {' and no '.join(missing)}; write {_TOMBSTONE}", "tombstone")
+        raise WrongTable(f"tombstone has no {' and no '.join(missing)}; write {_TOMBSTONE}", "tombstone")
     if unknown := [key for key in stone if key not in ("reason", "date")]:
-        raise toml_text.WrongTable(
-            f"tombstone has the unknown key {unknown[0][:60]!r}; write {_TOMBSTONE}", "tombstone"
-        )
+        raise WrongTable(f"tombstone has the unknown key {unknown[0][:60]!r}; write {_TOMBSTONE}", "tombstone")
     day = stone["date"]
     if not isinstance(day, date):
-        raise toml_text.WrongTable(
+        raise WrongTable(
             "the date of tombstone is not a date; write it without quotes, such as 2026-03-01", "tombstone"
         )
     reason = _read_reason(stone["reason"], "tombstone")
@@ -216,7 +203,7 @@ def _read_tombstone(table: Mapping[str, Any]) -> records.LocalAnswer:
 
 def _read_reason(reason: Any, key: str) -> str:
     if not isinstance(reason, str) or not 0 < len(reason.strip()) <= 1_000 or _CONTROL.search(reason):
-        raise toml_text.WrongTable(f"{key} needs a reason: one line of at most 1000 characters", key)
+        raise WrongTable(f"{key} needs a reason: one line of at most 1000 characters", key)
     return reason.strip()
 
 
@@ -233,30 +220,26 @@ def _read_values(table: Mapping[str, Any]) -> records.LocalAnswer:
         values = msgspec.json.format(encoded, indent=-1)
         record = read_values(values)
     except UnusableAnswer as error:
-        raise toml_text.WrongTable(
+        raise WrongTable(
             f"values is not a handle record of the REST API: {error.detail or error.message}", "values"
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise toml_text.WrongTable(f"values is not JSON: {error}", "values") from error
+        raise WrongTable(f"values is not JSON: {error}", "values") from error
     unread = next((f"{name} of the value {value.index}" for value in record.values for name in value.unread), None)
     if unread is not None and not isinstance(given, str):
-        raise toml_text.WrongTable(f"values: {unread} cannot be read", "values")
+        raise WrongTable(f"values: {unread} cannot be read", "values")
     if not record.values:
         # A name whose values are all private exists (RFC 3651, section 3.1). As JSON text, "[]" says so on purpose.
         if isinstance(given, str):
             return records.LocalAnswer(Answer(ResponseCode.VALUES_NOT_FOUND))
-        raise toml_text.WrongTable("values is empty; use tombstone for a name that is gone", "values")
+        raise WrongTable("values is empty; use tombstone for a name that is gone", "values")
     return records.LocalAnswer(Answer(ResponseCode.SUCCESS, values))
 
 
 def _read_route(table: Mapping[str, Any]) -> records.Route:
-    url = _read_string(table, "upstream")
-    if not _UPSTREAM.fullmatch(url) or not _host(url):
-        raise toml_text.WrongTable(
-            "upstream is not the base URL of a handle API, such as https://handle.example.org", "upstream"
-        )
+    url = read_string(table, "upstream", _UPSTREAM, "the base URL of a handle API, such as https://handle.example.org")
     if "until" in table:
-        raise toml_text.WrongTable("a record with upstream cannot have until", "until")
+        raise WrongTable("a record with upstream cannot have until", "until")
     return records.Route(url)
 
 
@@ -274,4 +257,4 @@ _ACTIONS: Final[
     "deny": lambda table: records.Denial(_read_reason(table["deny"], "deny")),
 }
 #: What a record may have.
-KEYS: Final = frozenset({"doi", "prefix", "note", "until", "library", *_ACTIONS})
+KEYS: Final = tuple(sorted({"doi", "prefix", "note", "until", "library", *_ACTIONS}))
