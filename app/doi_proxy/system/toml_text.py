@@ -110,7 +110,7 @@ def check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> No
             raise WrongTable(f"unknown key {key[:60]!r}; {where} {', '.join(known)}", key)
 
 
-def read_text(
+def read_string(
     table: Mapping[str, Any], key: str, pattern: re.Pattern[str] = _ONE_LINE, shape: str = "a text of one line"
 ) -> str:
     """The text of a key. Raises WrongTable without one, and for one that the pattern does not match."""

@@ -24,7 +24,7 @@ from doi_proxy.system.toml_text import (
     parse_table,
     parse_toml,
     read_block,
-    read_text,
+    read_string,
     split_tables,
 )
 
@@ -204,19 +204,19 @@ def _read_top(reading: _Reading, block: Block) -> None:
 
 def _read_service(reading: _Reading, block: Block) -> None:
     table = parse_table(block, _KNOWN_TABLES)
-    kind = read_text(table, "kind")
+    kind = read_string(table, "kind")
     if kind not in KINDS:
         _refuse(f"kind is {kind[:40]!r}; it is one of {', '.join(KINDS)}", "kind")
     check_keys(table, ("name", "label", "kind", "hosts", "note", KINDS[kind].key), f"a service of kind {kind} has")
-    name = read_text(table, "name")
+    name = read_string(table, "name")
     if not _NAME.fullmatch(name) or len(name) > 40 or name == copy.NO_SERVICE:
         _refuse(
             f"name is {name[:60]!r}; write lower-case letters, digits and hyphens, and not {copy.NO_SERVICE!r}", "name"
         )
-    label = read_text(table, "label").strip()
+    label = read_string(table, "label").strip()
     if len(label) > 200:
         _refuse("label is longer than 200 characters", "label")
-    service = build_service(name, label, kind, read_text(table, KINDS[kind].key), _read_hosts(table, "hosts"))
+    service = build_service(name, label, kind, read_string(table, KINDS[kind].key), _read_hosts(table, "hosts"))
     if name in reading.services:
         _refuse(f"there is another service with the name {name!r}", "name")
     if any(other.base == service.base for other in reading.services.values()):
@@ -227,7 +227,7 @@ def _read_service(reading: _Reading, block: Block) -> None:
 def _read_rule(reading: _Reading, block: Block) -> None:
     table = parse_table(block, _KNOWN_TABLES)
     check_keys(table, _RULE_KEYS, "a rule has")
-    name = read_text(table, "service")
+    name = read_string(table, "service")
     if name != copy.NO_SERVICE and name not in reading.services:
         _refuse(f"service is {name[:60]!r}; it is the name of a [[service]], or {copy.NO_SERVICE!r}", "service")
     rule = copy.Rule(
@@ -255,32 +255,32 @@ def _read_expect(reading: _Reading, block: Block) -> None:
     for key in ("choice", "service"):
         if key in table and table[key] != copy.NO_SERVICE and table[key] not in reading.services:
             _refuse(f"{key} is {str(table[key])[:60]!r}; it is the name of a [[service]], or {copy.NO_SERVICE!r}", key)
-    language = read_text(table, "language").lower() if "language" in table else ""
+    language = read_string(table, "language").lower() if "language" in table else ""
     reader = copy.ReaderFacts(
         address=_read_client(table),
         languages=(language,) if language else (),
         choice=reading.services[choice].base if choice in reading.services else choice,
     )
-    location = read_text(table, "location") if "location" in table else None
+    location = read_string(table, "location") if "location" in table else None
     reading.expectations.append(Expectation(_read_work(table), reader, service, location, block))
 
 
 def _read_work(table: Mapping[str, Any]) -> copy.LibraryWork:
     try:
-        name = HandleName(read_text(table, "doi"))
+        name = HandleName(read_string(table, "doi"))
     except InvalidName as error:
         raise WrongTable(f"doi: {error.message}", "doi") from error
-    target = web_target(read_text(table, "target"))
+    target = web_target(read_string(table, "target"))
     if target is None or copy.host_of(target) is None:
         _refuse("target is not a URL such as https://publisher.example.org/article/1", "target")
-    return copy.LibraryWork(name, target, read_text(table, "agency") if "agency" in table else None)
+    return copy.LibraryWork(name, target, read_string(table, "agency") if "agency" in table else None)
 
 
 def _read_client(table: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
     if "client" not in table:
         return None
     try:
-        return ip_address(read_text(table, "client"))
+        return ip_address(read_string(table, "client"))
     except ValueError as error:
         raise WrongTable(f"client is not an address such as 192.0.2.7 ({error})", "client") from error
 

@@ -27,7 +27,7 @@ from doi_proxy.system.toml_text import (
     parse_table,
     parse_toml,
     read_block,
-    read_text,
+    read_string,
     split_tables,
 )
 from handle_protocol.errors import UnusableAnswer
@@ -91,12 +91,12 @@ def _read_record(block: Block) -> records.LocalRecord:
     action = _name_of_action(table)
     is_prefix = "prefix" in table
     if is_prefix:
-        subject = read_text(table, "prefix", _PREFIX, "a prefix such as 10.5072")
+        subject = read_string(table, "prefix", _PREFIX, "a prefix such as 10.5072")
     else:
         subject = _read_name(table, "doi").text
     if "note" in table:
-        read_text(table, "note", _STRING, "a string")
-    if action == "alias" and fold(read_text(table, action, _STRING, "a string")) == fold(subject):
+        read_string(table, "note", _STRING, "a string")
+    if action == "alias" and fold(read_string(table, action, _STRING, "a string")) == fold(subject):
         raise WrongTable("alias is the name itself", action)
     allows_detour = _read_library(table, action)
     return records.LocalRecord(
@@ -120,7 +120,7 @@ def _name_of_action(table: Mapping[str, Any]) -> str:
 
 
 def _read_name(table: Mapping[str, Any], key: str) -> HandleName:
-    text = read_text(table, key, _STRING, "a string")
+    text = read_string(table, key, _STRING, "a string")
     if _SCHEME.match(text) or text != text.strip():
         raise WrongTable(f"{key} is not a bare DOI name; write it without https://doi.org/, doi: and white space", key)
     try:
@@ -159,7 +159,7 @@ def _read_library(table: Mapping[str, Any], action: str) -> bool:
 
 
 def _read_target(table: Mapping[str, Any]) -> records.LocalAnswer | records.TargetTemplate:
-    target = read_text(table, "target", _STRING, "a string").strip()
+    target = read_string(table, "target", _STRING, "a string").strip()
     if _CONTROL.search(target):
         raise WrongTable("target contains a control character", "target")
     if web_target(target) is None:
@@ -237,7 +237,7 @@ def _read_values(table: Mapping[str, Any]) -> records.LocalAnswer:
 
 
 def _read_route(table: Mapping[str, Any]) -> records.Route:
-    url = read_text(table, "upstream", _UPSTREAM, "the base URL of a handle API, such as https://handle.example.org")
+    url = read_string(table, "upstream", _UPSTREAM, "the base URL of a handle API, such as https://handle.example.org")
     if "until" in table:
         raise WrongTable("a record with upstream cannot have until", "until")
     return records.Route(url)
