@@ -186,12 +186,11 @@ def open_transports(
     headers: Mapping[str, str],
 ) -> dict[site_value.TransportProtocol, Transport]:
     """All transports. `may_ask_again` is awaited before a message is repeated. `headers` identify the HTTP client."""
-    messages = ConnectionPool[bytes](may_ask_again=may_ask_again)
     requests = ConnectionPool[HttpAnswer](may_ask_again=may_ask_again)
     tunnel = TunnelTransport(egress, requests, headers=headers, max_bytes=max_bytes)
     return {
         site_value.TransportProtocol.UDP: UdpTransport(max_bytes=max_bytes),
-        site_value.TransportProtocol.TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
+        site_value.TransportProtocol.TCP: TcpTransport(connect_timeout=connect_timeout, max_bytes=max_bytes),
         site_value.TransportProtocol.HTTP: tunnel,
         site_value.TransportProtocol.HTTPS: tunnel,
     }

@@ -101,7 +101,7 @@ class ServiceClient:
         """
         candidate = self._list(service, Question(b""))[0]
         flags = message.OpFlag.PUBLIC_ONLY
-        query = self._write_query(candidate, message.Filters(b""), flags=flags, op_code=message.OpCode.SITE_INFORMATION)
+        query = self._write_query(message.Filters(b""), flags=flags, op_code=message.OpCode.SITE_INFORMATION)
         is_answered = False
         try:
             response = await self._send(candidate, query)
@@ -235,7 +235,7 @@ class ServiceClient:
         if question.certified:
             flags |= message.OpFlag.CERTIFIED
         filters = message.Filters(question.handle, question.indexes, question.types)
-        query = self._write_query(candidate, filters, flags=flags)
+        query = self._write_query(filters, flags=flags)
         response = await self._send(candidate, query)
         if question.certified:
             response = replace(response, request=message.encode_query(query))
@@ -260,15 +260,8 @@ class ServiceClient:
         return response
 
     def _write_query(
-        self,
-        candidate: Candidate,
-        filters: message.Filters,
-        *,
-        flags: int,
-        op_code: message.OpCode = message.OpCode.RESOLUTION,
+        self, filters: message.Filters, *, flags: int, op_code: message.OpCode = message.OpCode.RESOLUTION
     ) -> message.Query:
-        if candidate.endpoint.protocol is TransportProtocol.TCP:
-            flags |= message.OpFlag.KEEP_ALIVE
         # Seconds for which a request is valid, as the reference client has it. Servers do not check it.
         return message.Query(
             filters,

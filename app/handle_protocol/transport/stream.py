@@ -9,7 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 from handle_protocol import errors
 from handle_protocol.errors import HandleProtocolError, ServerUnreachable
-from handle_protocol.site import Candidate, Endpoint
+from handle_protocol.site import Candidate
 from handle_protocol.wire.message import ENVELOPE_BYTES, decode_envelope
 
 #: Where the request id is in an envelope.
@@ -248,61 +248,31 @@ class ConnectionPool(Generic[Answer]):
 
 
 class TcpTransport:
-    """One connection for each message that is under way. `connect_timeout` is in seconds.
+    """A connection for each message: most servers close it after the answer. `connect_timeout` is in seconds."""
 
-    Most servers close the connection after each answer, so few are kept.
-    """
-
-    def __init__(self, pool: ConnectionPool[bytes], *, connect_timeout: float, max_bytes: int) -> None:
-        self._pool = pool
+    def __init__(self, *, connect_timeout: float, max_bytes: int) -> None:
         self._connect_timeout = connect_timeout
         self._max_bytes = max_bytes
 
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
         """See Transport."""
         endpoint = candidate.endpoint
-        answer = await self._pool.exchange(
-            endpoint, lambda: self._connect(endpoint), message, belongs=lambda answer: has_id_of(message, answer)
-        )
-        refuse_long(answer, message, self._max_bytes)
-        return answer
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                reader, writer = await asyncio.open_connection(str(endpoint.address), endpoint.port)
+        except OSError as error:
+            raise translate_socket_error(error) from error
+        try:
+            writer.write(message)
+            head = await reader.readexactly(ENVELOPE_BYTES)
+            refuse_long(head, message, self._max_bytes)
+            return head + await reader.readexactly(measure_message(head) - ENVELOPE_BYTES)
+        except asyncio.IncompleteReadError as error:
+            raise ServerUnreachable(detail=f"closed after {len(error.partial)} bytes of a part") from error
+        except OSError as error:
+            raise translate_socket_error(error) from error
+        finally:
+            writer.transport.abort()
 
     async def aclose(self) -> None:
         """See Transport."""
-        self._pool.close()
-
-    async def _connect(self, endpoint: Endpoint) -> StreamConnection[bytes]:
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._connect_timeout):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self._max_bytes), str(endpoint.address), endpoint.port
-                )
-        except OSError as error:
-            raise translate_socket_error(error) from error
-        return connection
-
-
-class _Connection(StreamConnection[bytes]):
-    """Reads the answer: an envelope, and as many bytes as it announces. Of one that is too long, only the start."""
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__()
-        self._max_bytes = max_bytes
-        self._received = bytearray()
-
-    def prepare(self) -> None:
-        """See StreamConnection."""
-        self._received.clear()
-
-    def receive(self, data: bytes) -> None:
-        """See StreamConnection."""
-        self._received += data
-        if len(self._received) < ENVELOPE_BYTES:
-            return
-        length = measure_message(self._received)
-        is_too_long = length - ENVELOPE_BYTES > self._max_bytes
-        if is_too_long or len(self._received) >= length:
-            self.finish(bytes(self._received[:length]))
-            if is_too_long or len(self._received) > length:
-                self.close()

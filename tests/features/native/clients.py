@@ -122,7 +122,6 @@ def open_transports(
     udp_wait: float = LONG,
 ) -> dict[Any, Transport]:
     """The transports of a client."""
-    messages = ConnectionPool[bytes](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
     requests = ConnectionPool[HttpAnswer](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
     egress = Egress(
         connect_timeout=connect_timeout, max_bytes=max_bytes + ENVELOPE_BYTES, find_proxy_url=find_proxy_url
@@ -130,7 +129,7 @@ def open_transports(
     tunnel = TunnelTransport(egress, requests, headers={}, max_bytes=max_bytes)
     every: dict[Any, Transport] = {
         UDP: UdpTransport(first_wait=udp_wait, tries=3, max_bytes=max_bytes),
-        TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
+        TCP: TcpTransport(connect_timeout=connect_timeout, max_bytes=max_bytes),
         HTTP: tunnel,
         HTTPS: tunnel,
     }

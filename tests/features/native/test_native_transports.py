@@ -17,7 +17,7 @@ from handle_protocol.errors import ServerTimeout
 from handle_protocol.referral import Question, ResponseCode
 from handle_protocol.site import HealthLimits
 from handle_protocol.transport.udp import FIRST_WAIT
-from handle_protocol.wire.message import Filters, OpFlag, Query, encode_query
+from handle_protocol.wire.message import Filters, Query, encode_query
 from tests.features.native.clients import (
     HEALTH,
     HTTP,
@@ -48,15 +48,7 @@ async def test_the_tunnel_keeps_its_connection() -> None:
         assert server.connections == 1
 
 
-async def test_tcp_uses_a_connection_again_if_the_server_leaves_it_open() -> None:
-    async with HandleServer(keeps_tcp=True) as server, client_of(server, protocols=(TCP,), direct=NO_SITE) as client:
-        for _ in range(5):
-            await client.fetch(query(NAME))
-        assert server.connections == 1
-        assert all(flags & OpFlag.KEEP_ALIVE for flags in server.flags)
-
-
-async def test_tcp_connects_again_if_the_server_closes_after_each_answer() -> None:
+async def test_tcp_has_a_connection_for_each_message() -> None:
     async with HandleServer() as server, client_of(server, protocols=(TCP,), direct=NO_SITE) as client:
         for _ in range(5):
             await client.fetch(query(NAME))
