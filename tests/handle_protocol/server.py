@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from msgspec import structs
 
 from handle_protocol.json_sites import write_json_values
-from handle_protocol.transport.egress import MESSAGE
+from handle_protocol.transport.stream import MESSAGE
 from handle_protocol.wire.message import (
     ENVELOPE_BYTES,
     AnswerText,
