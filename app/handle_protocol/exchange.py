@@ -211,7 +211,6 @@ class ServiceClient:
     async def _ask(self, candidate: Candidate, question: Question) -> message.Response:
         """Query one interface, and learn from the result."""
         endpoint, began = candidate.endpoint, self._clocks.monotonic()
-        self._health.record_query(endpoint.address, began)
         try:
             response = await self._exchange(candidate, question)
         except (errors.ServerRefused, errors.AnswerTooLarge):

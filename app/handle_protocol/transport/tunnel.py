@@ -29,7 +29,7 @@ _HOST: Final = re.compile(rb"[A-Za-z0-9_.:\[\]-]{1,255}")
 class ServerKey(aiohttp.Fingerprint):
     """Compares the certificate of a new connection before anything is sent. Equal values share kept connections."""
 
-    #: The data of an HS_PUBKEY value; empty for HTTP.
+    #: The data of an HS_PUBKEY value.
     public_key: bytes
     #: How many answers belonged to another message.
     foreign_answers: int

@@ -43,7 +43,7 @@ LIMITS: Final = DirectoryLimits(
     lookup_timeout=LONG,
     timeout=60.0,
 )
-HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, busy_queries=3.0, entries=100)
+HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, entries=100)
 
 
 def _now() -> float:
