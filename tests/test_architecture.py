@@ -63,9 +63,9 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "mcp": frozenset({"features.assistants"}),
     # It takes 40 GB for some texts of 100 kB.
     "tomllib": frozenset({"system.toml_text"}),
-    # The second connects only to addresses that it has compared.
-    "aiohttp": frozenset({"upstream", "features.metadata"}),
-    "yarl": frozenset({"upstream"}),
+    # The second connects only to addresses that it has compared. The third is the HTTP tunnel.
+    "aiohttp": frozenset({"upstream", "features.metadata", "handle_protocol"}),
+    "yarl": frozenset({"upstream", "handle_protocol"}),
     "cryptography": frozenset({"handle_protocol"}),
     "sqlite3": frozenset({"store", "features.sqlite", "features.registry", "features.bundles"}),
     "redis": frozenset({"features.valkey"}),
@@ -76,8 +76,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "prometheus_client": frozenset({"features.metrics"}),
     "opentelemetry": frozenset({"features.tracing"}),
     "uvicorn": frozenset({"server"}),
-    # The second parses the answers of the HTTP tunnel.
-    "httptools": frozenset({"server", "handle_protocol"}),
+    "httptools": frozenset({"server"}),
 }
 
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.

@@ -10,14 +10,15 @@ one service alone, which the caller knows.
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from handle_protocol.directory import Directory
-from handle_protocol.errors import HandleNotFound, ServerRefused
+from handle_protocol.errors import HandleNotFound, ServerRefused, ServerUnreachable
 from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
 from handle_protocol.json_sites import write_json_values
 from handle_protocol.referral import (
@@ -30,13 +31,12 @@ from handle_protocol.referral import (
     ResponseCode,
     within,
 )
-from handle_protocol.site import AllowServer, RootKeeper, ServerHealth
-from handle_protocol.transport.egress import Egress, HttpAnswer, TunnelTransport
-from handle_protocol.transport.stream import ConnectionPool, TcpTransport, Transport
+from handle_protocol.site import AllowServer, Candidate, RootKeeper, ServerHealth
+from handle_protocol.transport.stream import TcpTransport, Transport
 from handle_protocol.transport.udp import UdpTransport
 from handle_protocol.value import Record, parse_record, read_values
 from handle_protocol.wire import site_value
-from handle_protocol.wire.message import ENVELOPE_BYTES, UNKNOWN_SERIAL, Response, ResponseStatus, Values
+from handle_protocol.wire.message import UNKNOWN_SERIAL, Response, ResponseStatus, Values
 
 #: Seconds for one handle, with the look-ups that lead to its server.
 TIMEOUT: Final = 10.0
@@ -195,21 +195,50 @@ def service_at(address: str, port: int = PORT, *, http_port: int = 0, public_key
     return HandleService((site_value.ServiceSite(UNKNOWN_SERIAL, (server,)),), is_verified=bool(public_key))
 
 
+class _LateTunnel:
+    """The HTTP tunnel. aiohttp takes a tenth of a second to import, and is needed by nothing else."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._transport: Transport | None = None
+
+    async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
+        """See Transport."""
+        if self._transport is None:
+            try:
+                from handle_protocol.transport.tunnel import TunnelTransport  # noqa: PLC0415
+            except ImportError as error:
+                raise ServerUnreachable(detail="the HTTP tunnel needs the package aiohttp") from error
+            self._transport = TunnelTransport(**self._options)
+        return await self._transport.exchange(candidate, handle, message)
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        if self._transport is not None:
+            await self._transport.aclose()
+
+
 def open_transports(
     *,
     may_ask_again: Callable[[], Awaitable[bool]],
-    egress: Egress,
     connect_timeout: float,
     max_bytes: int,
     headers: Mapping[str, str],
+    find_proxy_url: Callable[[str, str], str | None] = lambda scheme, host: None,
+    trust_proxy: Callable[[], ssl.SSLContext] = ssl.create_default_context,
 ) -> dict[site_value.TransportProtocol, Transport]:
-    """All transports. `may_ask_again` is awaited before a message is repeated. `headers` identify the HTTP client."""
-    messages = ConnectionPool[bytes](may_ask_again=may_ask_again)
-    requests = ConnectionPool[HttpAnswer](may_ask_again=may_ask_again)
-    tunnel = TunnelTransport(egress, requests, headers=headers, max_bytes=max_bytes)
+    """All transports; see TunnelTransport for what only the tunnel needs."""
+    tunnel = _LateTunnel(
+        may_ask_again=may_ask_again,
+        connect_timeout=connect_timeout,
+        max_bytes=max_bytes,
+        headers=headers,
+        find_proxy_url=find_proxy_url,
+        trust_proxy=trust_proxy,
+    )
     return {
         site_value.TransportProtocol.UDP: UdpTransport(max_bytes=max_bytes),
-        site_value.TransportProtocol.TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
+        site_value.TransportProtocol.TCP: TcpTransport(connect_timeout=connect_timeout, max_bytes=max_bytes),
         site_value.TransportProtocol.HTTP: tunnel,
         site_value.TransportProtocol.HTTPS: tunnel,
     }
@@ -218,7 +247,6 @@ def open_transports(
 def _open_exchange(allow: AllowServer) -> ServiceClient:
     transports = open_transports(
         may_ask_again=_may_ask_again,
-        egress=Egress(connect_timeout=CONNECT_TIMEOUT, max_bytes=MAX_BYTES + ENVELOPE_BYTES),
         connect_timeout=CONNECT_TIMEOUT,
         max_bytes=MAX_BYTES,
         headers={"User-Agent": "handle_protocol"},

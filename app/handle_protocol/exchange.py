@@ -98,7 +98,7 @@ class ServiceClient:
         """
         candidate = self._list(service, Question(b""))[0]
         flags = message.OpFlag.PUBLIC_ONLY
-        query = self._write_query(candidate, message.Filters(b""), flags=flags, op_code=message.OpCode.SITE_INFORMATION)
+        query = self._write_query(message.Filters(b""), flags=flags, op_code=message.OpCode.SITE_INFORMATION)
         is_answered = False
         try:
             response = await self._send(candidate, query)
@@ -208,7 +208,6 @@ class ServiceClient:
     async def _ask(self, candidate: Candidate, question: Question) -> message.Response:
         """Query one interface, and learn from the result."""
         endpoint, began = candidate.endpoint, self._clocks.monotonic()
-        self._health.record_query(endpoint.address, began)
         try:
             response = await self._exchange(candidate, question)
         except (errors.ServerRefused, errors.AnswerTooLarge):
@@ -232,7 +231,7 @@ class ServiceClient:
         if question.certified:
             flags |= message.OpFlag.CERTIFIED
         filters = message.Filters(question.handle, question.indexes, question.types)
-        query = self._write_query(candidate, filters, flags=flags)
+        query = self._write_query(filters, flags=flags)
         response = await self._send(candidate, query)
         if question.certified:
             verify_signature(response, candidate.public_key, oldest_version=oldest_version(candidate.version))
@@ -255,15 +254,8 @@ class ServiceClient:
         return response
 
     def _write_query(
-        self,
-        candidate: Candidate,
-        filters: message.Filters,
-        *,
-        flags: int,
-        op_code: message.OpCode = message.OpCode.RESOLUTION,
+        self, filters: message.Filters, *, flags: int, op_code: message.OpCode = message.OpCode.RESOLUTION
     ) -> message.Query:
-        if candidate.endpoint.protocol is TransportProtocol.TCP:
-            flags |= message.OpFlag.KEEP_ALIVE
         # Seconds for which a request is valid, as the reference client has it. Servers do not check it.
         return message.Query(
             filters,

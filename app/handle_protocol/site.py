@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import math
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -35,9 +34,6 @@ class HealthLimits:
     #: The pause after the first failure of an interface. It doubles with each further failure in a row.
     first_pause: float = 5.0
     longest_pause: float = 600.0
-    #: Queries of about the last minute from which a server counts as busy, and is queried by a kept HTTP tunnel in
-    #: place of UDP. From about 20 on the tunnel takes less time: its connection costs as much as a few queries.
-    busy_queries: float = 20.0
     #: Mean seconds of a server's answers from which it counts as slow: UDP repeats a message after so long.
     slow_seconds: float = 0.5
     #: Interfaces, and servers, that are remembered. The one that was used least recently is forgotten.
@@ -50,36 +46,21 @@ class _Interface:
     rests_until: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Server:
-    queries: float = 0.0
-    counted_at: float = 0.0
-    seconds: float | None = None
-
-
 class ServerHealth:
     """The health of interfaces and of servers, by keys that the caller chooses. The caller passes the time."""
-
-    #: The seconds in which a count of queries falls to a third.
-    WINDOW: Final = 60.0
 
     def __init__(self, limits: HealthLimits | None = None) -> None:
         self._limits = limits or HealthLimits()
         self._interfaces: OrderedDict[Hashable, _Interface] = OrderedDict()
-        self._servers: OrderedDict[Hashable, _Server] = OrderedDict()
-
-    def record_query(self, server: Hashable, now: float) -> None:
-        """A query is sent to a server."""
-        known = self._servers.get(server) or _Server(counted_at=now)
-        self._remember(self._servers, server, _Server(self._count(known, now) + 1, now, known.seconds))
+        #: The mean seconds of the answers of servers.
+        self._servers: OrderedDict[Hashable, float] = OrderedDict()
 
     def record_answer(self, interface: Hashable, server: Hashable, seconds: float) -> None:
         """A server answered at an interface after `seconds`."""
         self.record_recovery(interface)
-        known = self._servers.get(server) or _Server()
+        mean = self._servers.get(server, seconds)
         # Weight of the newest answer in the mean of a server's times.
-        mean = seconds if known.seconds is None else known.seconds + 0.2 * (seconds - known.seconds)
-        self._remember(self._servers, server, _Server(known.queries, known.counted_at, mean))
+        self._remember(self._servers, server, mean + 0.2 * (seconds - mean))
 
     def record_recovery(self, interface: Hashable) -> None:
         """Forget the failures of an interface."""
@@ -102,20 +83,11 @@ class ServerHealth:
 
     def round_trip(self, server: Hashable) -> float:
         """The mean time of a server's answers; 0 for a new server, which is tried first."""
-        known = self._servers.get(server)
-        return 0.0 if known is None else known.seconds or 0.0
+        return self._servers.get(server, 0.0)
 
     def is_slow(self, server: Hashable) -> bool:
         """Whether a server is slower than UDP waits, which would send each message several times."""
         return self.round_trip(server) > self._limits.slow_seconds
-
-    def is_busy(self, server: Hashable, now: float) -> bool:
-        """Whether a server is queried often, so a kept connection pays."""
-        known = self._servers.get(server)
-        return known is not None and self._count(known, now) >= self._limits.busy_queries
-
-    def _count(self, known: _Server, now: float) -> float:
-        return known.queries * math.exp(-max(0.0, now - known.counted_at) / self.WINDOW)
 
     def _remember(self, known: OrderedDict[Hashable, Known], key: Hashable, value: Known) -> None:
         known[key] = value
@@ -248,11 +220,8 @@ def unpack_bundle(content: bytes, most: int) -> bytes:
     return found
 
 
-# Measured against the reference server: a kept tunnel answers 14,000 queries a second, UDP 7,000 to 10,000, and TCP
-# 5,000, because TCP needs a connection for each query. The tunnel pays for its connection with a few queries.
-_BUSY: Final = (TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP)
-_RARE: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
-_SLOW: Final = (TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP)
+#: By the processor time of a query, here and at the server: UDP takes the least at both.
+_ORDER: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
 
 #: The address at which a server is reached, inside a NAT another one. None for a server that may not be queried: anyone
 #: who has a prefix can write any address into a site value.
@@ -336,19 +305,14 @@ def rank_candidates(
 
 
 def _order_interfaces(candidates: Iterable[Candidate], health: ServerHealth, now: float) -> list[Candidate]:
-    """The interfaces of one server: the transport that suits its load first, and those that rest last."""
-
+    """The interfaces of one server: those that rest last, and UDP behind the others if the server is slow."""
     earlier: Counter[TransportProtocol] = Counter()
-    ranked: list[tuple[tuple[bool, int, int], Candidate]] = []
-    order = _RARE
+    ranked: list[tuple[tuple[bool, int, bool, int], Candidate]] = []
     for candidate in candidates:
         endpoint = candidate.endpoint
-        if not ranked and health.is_busy(endpoint.address, now):
-            order = _BUSY
-        elif not ranked and health.is_slow(endpoint.address):
-            order = _SLOW
+        is_late = endpoint.protocol is TransportProtocol.UDP and health.is_slow(endpoint.address)
         # A second port of a transport comes after the other transports: a firewall that drops one drops both.
-        place = health.rests(endpoint, now), earlier[endpoint.protocol], order.index(endpoint.protocol)
+        place = health.rests(endpoint, now), earlier[endpoint.protocol], is_late, _ORDER.index(endpoint.protocol)
         ranked.append((place, candidate))
         earlier[endpoint.protocol] += 1
     return [candidate for _, candidate in sorted(ranked, key=itemgetter(0))]

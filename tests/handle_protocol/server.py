@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from msgspec import structs
 
 from handle_protocol.json_sites import write_json_values
-from handle_protocol.transport.egress import MESSAGE
+from handle_protocol.transport.stream import MESSAGE
 from handle_protocol.wire.message import (
     ENVELOPE_BYTES,
     AnswerText,
@@ -98,7 +98,6 @@ class HandleServer:
         *,
         transports: frozenset[str] = TRANSPORTS,
         mute: frozenset[str] = frozenset(),
-        keeps_tcp: bool = False,
         key: RSAPrivateKey | DSAPrivateKey | None = None,
         serial: int = 1,
         host: str = "127.0.0.1",
@@ -114,7 +113,6 @@ class HandleServer:
         self.site_queries = 0
         self.transports = transports
         self.mute = mute
-        self.keeps_tcp = keeps_tcp
         self.key = key or rsa_key()
         self.serial = serial
         self._records: dict[str, Content] = {}
@@ -302,7 +300,7 @@ class HandleServer:
 
     def _make_answer(self, query: Query, data: bytes, content: Content) -> Response:
         request, handle = decode_message(data), query.filters.handle
-        header = Header(query.op_code, 1, query.flags & ~OpFlag.KEEP_ALIVE, self.serial, query.expiration)
+        header = Header(query.op_code, 1, query.flags, self.serial, query.expiration)
         digest = None
         if query.flags & OpFlag.REQUEST_DIGEST:
             signed = encode_header(request.header, request.body) + request.body
@@ -335,12 +333,9 @@ class HandleServer:
             pass
 
     async def _serve_messages(self, start: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            head = start + await reader.readexactly(ENVELOPE_BYTES - len(start))
-            data = head + await reader.readexactly(min(decode_envelope(head).message_length, _LIMIT))
-            if not await self._send(data, "tcp", (reader, writer), lambda answer: answer) or not self.keeps_tcp:
-                return
-            start = b""
+        head = start + await reader.readexactly(ENVELOPE_BYTES - len(start))
+        data = head + await reader.readexactly(min(decode_envelope(head).message_length, _LIMIT))
+        await self._send(data, "tcp", (reader, writer), lambda answer: answer)
 
     async def _serve_tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while "http" in self.transports:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
@@ -49,6 +50,18 @@ async def test_a_handle_is_resolved_from_the_root_by_each_transport(transport: s
             record = await resolver.resolve(NAME, types=["URL"], certified=certified)
         assert [(value.index, value.text) for value in record.values] == [(1, "https://example.org/")]
         assert set(server.by_transport) == {transport}
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp", "http"])
+async def test_only_the_tunnel_needs_aiohttp(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "handle_protocol.transport.tunnel", raising=False)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    async with HandleServer(transports=frozenset({transport})) as server, from_root(put(server)) as resolver:
+        if transport != "http":
+            assert len((await resolver.resolve(NAME)).values) == 2
+            return
+        with pytest.raises(ServerUnreachable):
+            await resolver.resolve(NAME)
 
 
 async def test_a_handle_is_resolved_by_https_whose_certificate_has_the_key_of_the_site(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key
 from tests.handle_protocol.recorded import Row, needs_recordings, rows
 from tests.table import table
 
-_LIMITS: Final = HealthLimits(first_pause=1.0, longest_pause=60.0, busy_queries=10.0, entries=3)
+_LIMITS: Final = HealthLimits(first_pause=1.0, longest_pause=60.0, entries=3)
 _ALL: Final = (Interface(3, 1, 2641), Interface(2, 0, 2641), Interface(3, 2, 8000))
 
 
@@ -107,13 +107,11 @@ def _protocols(candidates: list[Candidate]) -> list[str]:
     return [candidate.endpoint.protocol.name for candidate in candidates]
 
 
-def test_a_rare_query_goes_by_udp_and_a_busy_server_gets_the_tunnel() -> None:
+def test_a_query_goes_by_udp_first_and_to_a_slow_server_last() -> None:
     health = ServerHealth(_LIMITS)
     assert _protocols(_candidates(_site(1), health=health)) == ["UDP", "TCP", "HTTP"]
-    for _ in range(10):
-        health.record_query(ip_address("93.184.216.0"), now=0.0)
-    assert _protocols(_candidates(_site(1), health=health)) == ["HTTP", "UDP", "TCP"]
-    assert _protocols(_candidates(_site(1), health=health, now=60.0)) == ["UDP", "TCP", "HTTP"]
+    health.record_answer("server", ip_address("93.184.216.0"), 0.6)
+    assert _protocols(_candidates(_site(1), health=health)) == ["TCP", "HTTP", "UDP"]
 
 
 def test_an_interface_that_failed_comes_last_until_its_pause_is_over() -> None:
@@ -157,7 +155,7 @@ def test_each_attempt_is_at_another_server_by_another_transport() -> None:
 
 
 def test_a_server_whose_interfaces_all_failed_comes_after_the_others() -> None:
-    health = ServerHealth(HealthLimits(first_pause=1.0, longest_pause=60.0, busy_queries=10.0, entries=10))
+    health = ServerHealth(HealthLimits(first_pause=1.0, longest_pause=60.0, entries=10))
     down, up = _site(1), ServiceSite(1, (_server(9),))
     for candidate in _candidates(down):
         health.record_failure(candidate.endpoint, now=0.0)

@@ -24,69 +24,6 @@ from handle_protocol.wire.message import (
 )
 from handle_protocol.wire.site_value import U32, Address
 
-#: Addresses that are remembered of each kind. Beyond that, the oldest one that answered is a stranger again, and
-#: a new one waits.
-_MOST: Final = 10_000
-
-
-class Strangers:
-    """One packet per `interval` seconds goes to an address until it answers. Times are arguments, in seconds."""
-
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._answered: dict[Address, None] = {}
-        #: When the next packet may be sent, and what is set at the answer to the last one.
-        self._waiting: dict[Address, tuple[float, asyncio.Event]] = {}
-        #: Until when a port counts as closed: the next packet to its address is sent then.
-        self._closed: dict[tuple[Address, int], float] = {}
-
-    def may_send(self, address: Address, packets: int, now: float) -> bool:
-        """Whether a message of so many packets may be sent now. If so, it counts as sent."""
-        if address in self._answered:
-            return True
-        next_at, answer = self._waiting.get(address, (now, asyncio.Event()))
-        if now < next_at:
-            return False
-        if len(self._waiting) >= _MOST:
-            self._waiting = {waiting_address: wait for waiting_address, wait in self._waiting.items() if now < wait[0]}
-        if len(self._waiting) >= _MOST:
-            return False
-        self._waiting[address] = now + packets * self._interval, answer
-        return True
-
-    def record_answer(self, address: Address) -> None:
-        """A packet with the request id came back, so messages that wait may be sent."""
-        _, answer = self._waiting.pop(address, (0.0, None))
-        if answer is not None:
-            answer.set()
-        if address not in self._answered and len(self._answered) >= _MOST:
-            del self._answered[next(iter(self._answered))]
-        self._answered[address] = None
-
-    def record_refusal(self, address: Address, port: int, now: float) -> None:
-        """The system says that a port is closed. Messages to it that wait, and further ones, need not wait."""
-        next_at, answer = self._waiting.get(address, (now, asyncio.Event()))
-        if len(self._closed) >= _MOST:
-            self._closed = {closed_port: until for closed_port, until in self._closed.items() if now < until}
-        if now < next_at and len(self._closed) < _MOST:
-            self._closed[address, port] = next_at
-            self._waiting[address] = next_at, asyncio.Event()
-            answer.set()
-
-    def is_closed(self, address: Address, port: int, now: float) -> bool:
-        """Whether a port refused the last packet, and the next one may not be sent yet."""
-        return bool(self._closed) and now < self._closed.get((address, port), now)
-
-    async def wait_for_answer(self, address: Address, message: asyncio.Future[bytes], seconds: float) -> None:
-        """Wait until the address has answered or refused this message or another one, or so many seconds."""
-        _, answer = self._waiting.get(address, (0.0, asyncio.Event()))
-        other: asyncio.Future[bool] = asyncio.ensure_future(answer.wait())
-        try:
-            await asyncio.wait((message, other), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            other.cancel()
-
-
 #: Packets with another request id that are dropped for one message. Each takes about 2 us.
 _MAX_STRANGERS: Final = 200_000
 #: Seconds before a message is sent again, and how often it is sent: at 0, 0.5 and 1.5 s, as by the reference client.
@@ -99,21 +36,46 @@ class UdpTransport:
     """Sends each message from a new socket.
 
     After `first_wait` seconds of silence the message is sent again, `tries` times in all. Each wait is twice as long as
-    the one before. After the last wait the message has failed. An address that has not answered yet gets one packet in
-    two first waits, whatever the number of messages; the others wait for its answer.
+    the one before. After the last wait the message has failed. An address that has not answered yet gets one message at
+    a time: anyone who has a prefix can name an address of a third party. The others wait for its answer.
     """
 
     def __init__(self, *, max_bytes: int, first_wait: float = FIRST_WAIT, tries: int = TRIES) -> None:
         self._waits = tuple(first_wait * 2**number for number in range(tries))
         self._max_bytes = max_bytes
-        # With the usual waits, a packet a second.
-        self._strangers = Strangers(2 * first_wait)
+        #: Addresses that answered. The oldest one is forgotten.
+        self._answered: dict[Address, None] = {}
+        #: The port of the message that is under way to an address that has not answered, and how it fails or None.
+        self._first: dict[Address, tuple[int, asyncio.Future[errors.HandleProtocolError | None]]] = {}
 
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
         """See Transport."""
-        endpoint, loop = candidate.endpoint, asyncio.get_running_loop()
+        endpoint = candidate.endpoint
+        address, failure = endpoint.address, None
+        while address not in self._answered and address in self._first:
+            port, first = self._first[address]
+            failure = await asyncio.shield(first)
+            if failure is not None and port == endpoint.port and address not in self._answered:
+                raise failure.with_traceback(None)
+        if address in self._answered:
+            return await self._exchange(endpoint, message)
+        failure, first = None, asyncio.get_running_loop().create_future()
+        self._first[address] = endpoint.port, first
         try:
-            transport, packets = await loop.create_datagram_endpoint(
+            return await self._exchange(endpoint, message)
+        except errors.HandleProtocolError as error:
+            failure = error
+            raise
+        finally:
+            del self._first[address]
+            first.set_result(failure)
+
+    async def aclose(self) -> None:
+        """See Transport."""
+
+    async def _exchange(self, endpoint: Endpoint, message: bytes) -> bytes:
+        try:
+            transport, packets = await asyncio.get_running_loop().create_datagram_endpoint(
                 lambda: _Packets(decode_envelope(message).request_id, self._max_bytes),
                 remote_addr=(str(endpoint.address), endpoint.port),
             )
@@ -124,34 +86,21 @@ class UdpTransport:
             # A server sends all packets of an answer in one burst: 613 for 300 kB. The system's own limit is lower or
             # higher, so this needs no setting.
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
-            return await self._send_until_answered(transport, packets, split_message(message), endpoint)
-        except errors.ServerUnreachable:
-            self._strangers.record_refusal(endpoint.address, endpoint.port, loop.time())
-            raise
+            return await self._send_until_answered(transport, packets, split_message(message), endpoint.address)
         finally:
             transport.abort()
 
-    async def aclose(self) -> None:
-        """See Transport."""
-
     async def _send_until_answered(
-        self, transport: asyncio.DatagramTransport, packets: _Packets, parts: list[bytes], endpoint: Endpoint
+        self, transport: asyncio.DatagramTransport, packets: _Packets, parts: list[bytes], address: Address
     ) -> bytes:
-        loop, address = asyncio.get_running_loop(), endpoint.address
         for seconds in self._waits:
-            may_send = self._strangers.may_send(address, len(parts), loop.time())
-            if not may_send:
-                self._require_open(endpoint, loop.time())
-                await self._strangers.wait_for_answer(address, packets.message, seconds)
-                self._require_open(endpoint, loop.time())
-                is_done = packets.message.done()
-                may_send = not is_done and self._strangers.may_send(address, len(parts), loop.time())
-            if may_send:
-                for part in parts:
-                    transport.sendto(part)
-                await asyncio.wait({packets.message}, timeout=seconds)
-            if packets.is_answered:
-                self._strangers.record_answer(address)
+            for part in parts:
+                transport.sendto(part)
+            await asyncio.wait({packets.message}, timeout=seconds)
+            if packets.is_answered and address not in self._answered:
+                if len(self._answered) >= 10_000:
+                    del self._answered[next(iter(self._answered))]
+                self._answered[address] = None
             if packets.message.done():
                 return packets.message.result()
             if packets.refusal is not None:
@@ -160,10 +109,6 @@ class UdpTransport:
                 # The server repeats no packet, and a second answer can differ from the first in its time.
                 raise errors.ServerTimeout("Packets of the handle server's answer were lost.")
         raise errors.ServerTimeout("The handle server did not answer in time.")
-
-    def _require_open(self, endpoint: Endpoint, now: float) -> None:
-        if self._strangers.is_closed(endpoint.address, endpoint.port, now):
-            raise errors.ServerUnreachable(detail="the port refused another message a moment ago")
 
 
 class _Packets(asyncio.DatagramProtocol):

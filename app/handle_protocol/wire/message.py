@@ -66,8 +66,6 @@ class OpFlag:
     CERTIFIED: Final = 0x4000_0000
     #: The server resolves names of other services too. It is set in every answer and means nothing there.
     RECURSIVE: Final = 0x1000_0000
-    #: The connection stays open for another request. The reference server closes it all the same.
-    KEEP_ALIVE: Final = 0x0200_0000
     #: Only values that the public may read. Without it, one other value turns the answer into a challenge.
     PUBLIC_ONLY: Final = 0x0100_0000
     #: The server puts a digest of the request into the answer.

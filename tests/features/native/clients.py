@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,10 +22,9 @@ from handle_protocol.errors import HandleProtocolError, QueryNotAdmitted
 from handle_protocol.exchange import Clocks, Purpose, QueryLimits, ServiceClient
 from handle_protocol.referral import DirectoryLimits, HandleService, Lookups
 from handle_protocol.site import Candidate, Endpoint, HealthLimits, ServerHealth
-from handle_protocol.transport.egress import Egress, HttpAnswer, TunnelTransport
-from handle_protocol.transport.stream import ConnectionPool, TcpTransport, Transport
+from handle_protocol.transport.stream import TcpTransport, Transport
+from handle_protocol.transport.tunnel import TunnelTransport
 from handle_protocol.transport.udp import UdpTransport
-from handle_protocol.wire.message import ENVELOPE_BYTES
 from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
 from tests.handle_protocol.server import HandleServer
 
@@ -43,7 +43,7 @@ LIMITS: Final = DirectoryLimits(
     lookup_timeout=LONG,
     timeout=60.0,
 )
-HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, busy_queries=3.0, entries=100)
+HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, entries=100)
 
 
 def _now() -> float:
@@ -122,15 +122,17 @@ def open_transports(
     udp_wait: float = LONG,
 ) -> dict[Any, Transport]:
     """The transports of a client."""
-    messages = ConnectionPool[bytes](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
-    requests = ConnectionPool[HttpAnswer](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
-    egress = Egress(
-        connect_timeout=connect_timeout, max_bytes=max_bytes + ENVELOPE_BYTES, find_proxy_url=find_proxy_url
+    tunnel = TunnelTransport(
+        may_ask_again=tokens or Tokens(),
+        connect_timeout=connect_timeout,
+        max_bytes=max_bytes,
+        headers={},
+        find_proxy_url=find_proxy_url,
+        trust_proxy=ssl.create_default_context,
     )
-    tunnel = TunnelTransport(egress, requests, headers={}, max_bytes=max_bytes)
     every: dict[Any, Transport] = {
         UDP: UdpTransport(first_wait=udp_wait, tries=3, max_bytes=max_bytes),
-        TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
+        TCP: TcpTransport(connect_timeout=connect_timeout, max_bytes=max_bytes),
         HTTP: tunnel,
         HTTPS: tunnel,
     }

@@ -8,7 +8,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +19,8 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from msgspec import structs
 
 from doi_proxy.errors import UpstreamTimeout
-from handle_protocol.errors import MalformedMessage, ServerUnreachable
-from handle_protocol.transport.udp import Strangers, _Packets
+from handle_protocol.errors import MalformedMessage, ServerTimeout, ServerUnreachable
+from handle_protocol.transport.udp import _Packets
 from handle_protocol.wire.message import (
     NO_REQUEST_ID,
     AnswerText,
@@ -235,35 +234,32 @@ async def test_messages_do_not_wait_for_a_port_that_refused_the_first() -> None:
     assert {type(failure) for failure in failures} == {ServerUnreachable}
 
 
-def test_a_port_that_refused_counts_as_closed_until_the_next_packet_may_be_sent() -> None:
-    strangers, address = Strangers(1.0), IPv4Address("192.0.2.1")
-    assert strangers.may_send(address, 1, 0.0)
-    strangers.record_refusal(address, 2641, 0.1)
-    assert [strangers.is_closed(address, 2641, now) for now in (0.2, 0.9, 1.0)] == [True, True, False]
-    assert not strangers.is_closed(address, 8000, 0.2)
-    assert not strangers.may_send(address, 1, 0.9) and strangers.may_send(address, 1, 1.0)
-    strangers.record_refusal(address, 2641, 5.0)  # of a message that was sent long ago
-    assert not strangers.is_closed(address, 2641, 5.0)
+async def test_a_third_party_gets_the_messages_of_a_cancelled_query_one_at_a_time() -> None:
+    silent = Silent()
+    loop = asyncio.get_running_loop()
+    listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
+    place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
+    transport = open_transports((UDP,))[UDP]
+    queries = [asyncio.create_task(transport.exchange(place, NAME.encode(), message(one))) for one in range(4)]
+    for one in queries:
+        await asyncio.wait_for(silent.arrived.wait(), 10.0)
+        silent.arrived.clear()
+        one.cancel()
+    await asyncio.gather(*queries, return_exceptions=True)
+    assert silent.packets == 4
+    listening.close()
 
 
-def test_strangers_are_counted_by_address_and_packet() -> None:
-    strangers, address, other = Strangers(1.0), IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2")
-    assert [strangers.may_send(address, 1, now) for now in (0.0, 0.5, 1.0, 1.5)] == [True, False, True, False]
-    assert strangers.may_send(other, 3, 1.5)
-    assert [strangers.may_send(other, 1, now) for now in (4.0, 4.5)] == [False, True]
-    strangers.record_answer(address)
-    assert all(strangers.may_send(address, 17, 1.5) for _ in range(100))
-
-
-async def test_the_wait_for_an_address_ends_with_the_answer_to_the_message_itself() -> None:
-    strangers, address = Strangers(60.0), IPv4Address("192.0.2.1")
-    message: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-    assert strangers.may_send(address, 1, 0.0)
-    waiting = asyncio.create_task(strangers.wait_for_answer(address, message, 60.0))
-    await asyncio.sleep(0)
-    message.set_result(b"")
-    async with asyncio.timeout(10.0):
-        await waiting
+async def test_messages_to_a_silent_address_fail_with_the_first() -> None:
+    silent = Silent()
+    loop = asyncio.get_running_loop()
+    listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
+    place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
+    transport = open_transports((UDP,), udp_wait=0.5)[UDP]
+    queries = (transport.exchange(place, b"", message(one)) for one in range(100))
+    failures = await asyncio.gather(*queries, return_exceptions=True)
+    assert ({type(failure) for failure in failures}, silent.packets) == ({ServerTimeout}, 3)
+    listening.close()
 
 
 # --- A machine on the way to the root rewrites the records of prefixes in 31 ways. Signed lookups believe none of ----

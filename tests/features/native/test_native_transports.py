@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -17,9 +16,8 @@ from handle_protocol.errors import ServerTimeout
 from handle_protocol.referral import Question, ResponseCode
 from handle_protocol.site import HealthLimits
 from handle_protocol.transport.udp import FIRST_WAIT
-from handle_protocol.wire.message import Filters, OpFlag, Query, encode_query
+from handle_protocol.wire.message import Filters, Query, encode_query
 from tests.features.native.clients import (
-    HEALTH,
     HTTP,
     TCP,
     UDP,
@@ -48,15 +46,7 @@ async def test_the_tunnel_keeps_its_connection() -> None:
         assert server.connections == 1
 
 
-async def test_tcp_uses_a_connection_again_if_the_server_leaves_it_open() -> None:
-    async with HandleServer(keeps_tcp=True) as server, client_of(server, protocols=(TCP,), direct=NO_SITE) as client:
-        for _ in range(5):
-            await client.fetch(query(NAME))
-        assert server.connections == 1
-        assert all(flags & OpFlag.KEEP_ALIVE for flags in server.flags)
-
-
-async def test_tcp_connects_again_if_the_server_closes_after_each_answer() -> None:
+async def test_tcp_has_a_connection_for_each_message() -> None:
     async with HandleServer() as server, client_of(server, protocols=(TCP,), direct=NO_SITE) as client:
         for _ in range(5):
             await client.fetch(query(NAME))
@@ -163,15 +153,6 @@ async def test_a_server_behind_http_alone_is_found_at_its_port() -> None:
         assert server.by_transport == {"http": 1}
 
 
-async def test_a_busy_server_is_queried_through_a_kept_tunnel() -> None:
-    async with HandleServer() as server, client_of(server, direct=NO_SITE) as client:
-        for number in range(10):
-            await client.fetch(query(f"10.1000/{number}"))
-        assert list(server.by_transport) == ["udp", "http"]
-        assert server.by_transport["http"] >= 5
-        assert server.connections == 1
-
-
 async def test_each_further_message_needs_a_token() -> None:
     tokens = Tokens(0)
     async with HandleServer(transports=frozenset({"tcp"})) as server, client_of(server, tokens=tokens) as client:
@@ -190,10 +171,6 @@ async def test_ipv6_and_ipv4_addresses_of_a_name_are_both_queried(monkeypatch: p
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
 
 
-#: A server that has answered once counts as slow.
-NEVER_BUSY: Final = replace(HEALTH, busy_queries=100.0)
-
-
 async def answer_slowly(server: HandleServer, client: NativeSource) -> None:
     """The first answer of a server takes longer than UDP waits."""
     server.hold(NAME)
@@ -208,7 +185,7 @@ def test_a_server_counts_as_slow_if_udp_would_send_its_messages_again() -> None:
 
 
 async def test_a_slow_server_has_two_head_starts_and_is_not_queried_by_udp_meanwhile() -> None:
-    async with HandleServer() as server, client_of(server, health=NEVER_BUSY, head_start=2.0, direct=NO_SITE) as client:
+    async with HandleServer() as server, client_of(server, head_start=2.0, direct=NO_SITE) as client:
         await answer_slowly(server, client)
         server.hold("10.1000/slow")
         fetching = asyncio.create_task(client.fetch(query("10.1000/slow")))
@@ -220,7 +197,7 @@ async def test_a_slow_server_has_two_head_starts_and_is_not_queried_by_udp_meanw
 
 async def test_a_slow_server_whose_other_ports_fail_is_queried_by_udp() -> None:
     async with HandleServer(transports=frozenset({"udp"})) as server:
-        async with client_of(server, health=NEVER_BUSY) as client:
+        async with client_of(server) as client:
             await answer_slowly(server, client)
             assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
         assert server.by_transport == {"udp": 2}

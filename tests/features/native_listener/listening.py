@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from handle_protocol.transport.egress import MESSAGE
+from handle_protocol.transport.stream import MESSAGE
 from handle_protocol.wire.message import Filters, OpFlag, Query, Response, decode_response, encode_query
 from tests.server.served import Served
 from tests.world.loop import network_of

@@ -37,9 +37,7 @@ from handle_protocol.exchange import Clocks, QueryLimits, ServiceClient
 from handle_protocol.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_site_file
 from handle_protocol.referral import LOOKUP_TIMEOUT, DirectoryLimits, HandleService, Lookups, Question
 from handle_protocol.site import ServerHealth, unpack_bundle
-from handle_protocol.transport.egress import Egress
 from handle_protocol.transport.stream import Transport
-from handle_protocol.wire.message import ENVELOPE_BYTES
 from handle_protocol.wire.site_value import ServiceSite, TransportProtocol
 
 log = logging.getLogger(__name__)
@@ -236,18 +234,13 @@ def _report_site(url: str, site: ServiceSite) -> None:
 def _open_transports(
     settings: Settings, may_ask_again: Callable[[], Awaitable[bool]]
 ) -> dict[TransportProtocol, Transport]:
-    egress = Egress(
-        connect_timeout=CONNECT_TIMEOUT,
-        max_bytes=MAX_ANSWER_BYTES + ENVELOPE_BYTES,
-        find_proxy_url=find_proxy_url,
-        trust_proxy=httpx.create_ssl_context,
-    )
     return open_transports(
         may_ask_again=may_ask_again,
-        egress=egress,
         connect_timeout=CONNECT_TIMEOUT,
         max_bytes=MAX_ANSWER_BYTES,
         headers=identify(f"doi-proxy/{read_version()}", settings.upstream_contact),
+        find_proxy_url=find_proxy_url,
+        trust_proxy=httpx.create_ssl_context,
     )
 
 

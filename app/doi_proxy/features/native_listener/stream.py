@@ -20,7 +20,7 @@ from doi_proxy.web.request import Fields
 from doi_proxy.web.request_path import client_of
 from doi_proxy.web.responses import Receive, Scope, Send
 from handle_protocol.errors import MalformedMessage
-from handle_protocol.transport.egress import MESSAGE
+from handle_protocol.transport.stream import MESSAGE
 from handle_protocol.wire.message import ENVELOPE_BYTES, MAX_PACKET_BYTES, OpCode, OpFlag, decode_envelope
 
 #: Answers to one network in any second. With MAX_PACKET_BYTES, a forged sender gets 2.5 kB a second.
