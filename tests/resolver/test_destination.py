@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
@@ -22,7 +23,6 @@ from doi_proxy.resolver.resolution import (
     CACHED,
     NO_FACTS,
     Action,
-    Chain,
     Client,
     ClientFact,
     Negotiation,
@@ -55,7 +55,7 @@ def resolution(
 
 def lead(*resolutions: Resolution, query: DestinationQuery, everywhere: bool = True) -> Destination:
     """Where the first name leads, with its own locations alone."""
-    chain = Chain(resolutions[-1], resolutions[:-1])
+    chain = structs.replace(resolutions[-1], aliases=resolutions[:-1])
     record = select_values(chain, query.options)
     early = decide_without_locations(chain, record, query, lambda name: everywhere)
     return early or decide(chain, record, read_own_locations(record), query)

@@ -71,7 +71,7 @@ async def bench() -> AsyncIterator[Bench]:
 async def test_a_record_that_is_requested_as_data_is_the_answer(bench: Bench, code: ResponseCode) -> None:
     await bench.put("10.1000/alias", ALIAS, code=code)
     found = bench.find("10.1000/alias", ResolveOptions(action=Action.API))
-    assert found is not None and (found.kind, found.chain.aliases) == (Kind.RECORD, ())
+    assert found is not None and (found.kind, found.resolution.aliases) == (Kind.RECORD, ())
 
 
 async def test_an_alias_whose_target_is_in_memory_is_followed(bench: Bench) -> None:
@@ -81,7 +81,7 @@ async def test_an_alias_whose_target_is_in_memory_is_followed(bench: Bench) -> N
     found = bench.find("10.1000/alias")
     assert found is not None and found.target is not None
     assert (found.kind, found.target.location) == (Kind.TARGET, "http://a.example/")
-    assert [one.name.text for one in found.chain.resolutions] == ["10.1000/alias", "10.1000/end"]
+    assert [one.name.text for one in found.resolution.chain] == ["10.1000/alias", "10.1000/end"]
 
 
 async def test_a_large_record_is_read_in_a_turn_of_its_own(bench: Bench) -> None:
@@ -95,7 +95,7 @@ async def test_a_large_record_is_read_in_a_turn_of_its_own(bench: Bench) -> None
 async def test_a_short_doi_without_its_prefix_leads_where_the_registered_one_leads(bench: Bench) -> None:
     await bench.put("10/aabbe", URL)
     found = await bench.find_doi("aabbe")
-    assert (found.kind, found.chain.last.name.text) == (Kind.TARGET, "10/aabbe")
+    assert (found.kind, found.resolution.name.text) == (Kind.TARGET, "10/aabbe")
 
 
 async def test_a_word_that_is_not_a_registered_short_doi_is_not_a_doi_name(bench: Bench) -> None:

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from msgspec import structs
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
@@ -20,7 +21,6 @@ from doi_proxy.resolver.resolution import (
     MAX_ALIASES,
     ORDINARY,
     Action,
-    Chain,
     Conditions,
     Origin,
     Resolution,
@@ -232,19 +232,19 @@ def resolution_alias(name: str, *given: tuple[str, object], code: ResponseCode =
     return Resolution(HandleName(name), entry, Origin.HIT)
 
 
-def chain(*targets: str) -> Chain:
+def chain(*targets: str) -> Resolution:
     """Aliases from 10.5555/0 by these names; the last of them has not been resolved yet."""
     names = ["10.5555/0", *targets[:-1]]
     *aliases, last = (resolution_alias(name, ("HS_ALIAS", target)) for name, target in zip(names, targets, strict=True))
-    return Chain(last, tuple(aliases))
+    return structs.replace(last, aliases=tuple(aliases))
 
 
-def following(count: int) -> Chain:
+def following(count: int) -> Resolution:
     return chain(*(f"10.5555/{number}" for number in range(1, count + 1)))
 
 
-def follow(chain: Chain, options: ResolveOptions) -> HandleName | None:
-    return next_alias_target(chain, chain.last.record.select(options.types, options.indexes), options)
+def follow(chain: Resolution, options: ResolveOptions) -> HandleName | None:
+    return next_alias_target(chain, chain.record.select(options.types, options.indexes), options)
 
 
 @table(
@@ -280,13 +280,13 @@ def follow(chain: Chain, options: ResolveOptions) -> HandleName | None:
 def test_the_next_name_is_in_the_first_alias_value_asked_for(
     given: list[tuple[str, object]], options: ResolveOptions, expected: str | None
 ) -> None:
-    found = follow(Chain(resolution_alias("10.5555/0", *given)), options)
+    found = follow(resolution_alias("10.5555/0", *given), options)
     assert (None if found is None else found.text) == expected
 
 
 def test_a_missing_name_is_no_alias() -> None:
     missing = resolution_alias("10.5555/0", code=ResponseCode.HANDLE_NOT_FOUND)
-    assert follow(Chain(missing), DEFAULT_OPTIONS) is None
+    assert follow(missing, DEFAULT_OPTIONS) is None
 
 
 def test_twenty_aliases_are_followed() -> None:
@@ -309,20 +309,20 @@ def test_the_twenty_first_is_not() -> None:
         (chain("10.5555/a", "10.5555/b", "10.5555/A"), "10.5555/b"),
     ],
 )
-def test_a_loop_ends_where_it_closes(loop: Chain, reached: str) -> None:
+def test_a_loop_ends_where_it_closes(loop: Resolution, reached: str) -> None:
     with pytest.raises(AliasChainTooLong) as raised:
         follow(loop, DEFAULT_OPTIONS)
     assert raised.value.reached == reached
 
 
-def test_a_chain_knows_its_end() -> None:
+def test_an_answer_knows_its_aliases() -> None:
     start, end = (
         resolution_alias("10.5555/0", ("HS_ALIAS", "10.5555/1")),
         resolution_alias("10.5555/1", ("URL", "http://a/")),
     )
-    alone = Chain(start)
-    assert not alone.is_alias and alone.last is start
-    assert alone.then(end).is_alias and alone.then(end).last is end
+    found = end.after(start)
+    assert (found.name, [each.name for each in found.chain]) == (end.name, [start.name, end.name])
+    assert [each.name for each in start.after(found).chain] == [start.name, end.name, start.name]
 
 
 # --- The addresses that deliver metadata in a format without an `Accept` header --------------------------------------

@@ -190,7 +190,7 @@ async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[s
     destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
     for _ in range(2):
         found = await destinations.find(DestinationQuery(HandleName(names[0])), ORDINARY)
-        assert [one.name.text for one in found.chain.resolutions] == names
+        assert [one.name.text for one in found.resolution.chain] == names
     assert source.names == names
     await resolver.close()
 

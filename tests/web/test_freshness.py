@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import UpstreamTimeout
-from doi_proxy.resolver.resolution import NO_FACTS, Chain, ClientFact, Origin, Resolution
+from doi_proxy.resolver.resolution import NO_FACTS, ClientFact, Origin, Resolution
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_LANGUAGE, Freshness, cache_status, entity_tag, vary
 from doi_proxy.web.request_path import Header, http_date
 from handle_protocol.referral import Answer, ResponseCode
@@ -29,9 +30,9 @@ def resolution(left: float, origin: Origin = Origin.HIT, age: float = 1_000.0) -
     return Resolution(NAME, entry, origin, UpstreamTimeout() if origin is Origin.STALE else None)
 
 
-def chain(*lefts: float, origin: Origin = Origin.HIT) -> Chain:
+def chain(*lefts: float, origin: Origin = Origin.HIT) -> Resolution:
     *aliases, last = (resolution(left, origin) for left in lefts)
-    return Chain(last, tuple(aliases))
+    return structs.replace(last, aliases=tuple(aliases))
 
 
 def fields(headers: tuple[Header, ...]) -> dict[str, str]:
@@ -48,7 +49,7 @@ def test_a_redirect_expires_with_its_record() -> None:
 
 def test_a_record_whose_end_is_not_known_has_no_ttl() -> None:
     undated = resolution(-NOW, Origin.STALE, age=NOW)
-    for headers in (Freshness().of_redirect(Chain(undated), NOW), Freshness().of_json(undated, NOW)):
+    for headers in (Freshness().of_redirect(undated, NOW), Freshness().of_json(undated, NOW)):
         assert fields(headers)["cache-status"] == "doi-proxy; hit; detail=upstream-timeout"
 
 
@@ -113,7 +114,7 @@ def test_a_stale_answer_may_be_kept_for_half_a_minute() -> None:
     for headers in (
         freshness.of_redirect(stale, NOW),
         freshness.of_page(stale, NOW),
-        freshness.of_json(stale.last, NOW),
+        freshness.of_json(stale, NOW),
     ):
         assert fields(headers)["cache-control"] == "public, max-age=30"
 
@@ -124,7 +125,7 @@ def test_the_answer_to_a_question_past_the_cache_is_not_kept() -> None:
     for headers in (
         freshness.of_redirect(asked, NOW),
         freshness.of_page(asked, NOW),
-        freshness.of_json(asked.last, NOW),
+        freshness.of_json(asked, NOW),
     ):
         assert fields(headers)["cache-control"] == "no-store"
 
@@ -160,9 +161,9 @@ def verified(left: float, origin: Origin = Origin.HIT) -> Resolution:
 def test_a_verified_record_from_the_cache_says_so() -> None:
     freshness, one = Freshness(MAX_AGE), verified(60)
     for headers in (
-        freshness.redirect_terms(Chain(one), NOW).headers(NOW),
-        freshness.of_redirect(Chain(one), NOW),
-        freshness.of_page(Chain(one), NOW),
+        freshness.redirect_terms(one, NOW).headers(NOW),
+        freshness.of_redirect(one, NOW),
+        freshness.of_page(one, NOW),
         freshness.of_json(one, NOW),
     ):
         assert fields(headers)["cache-status"] == VERIFIED
@@ -170,23 +171,25 @@ def test_a_verified_record_from_the_cache_says_so() -> None:
 
 @pytest.mark.parametrize("others", [(resolution(60),), (resolution(60), verified(60))])
 def test_an_alias_that_is_not_verified_makes_the_answer_unverified(others: tuple[Resolution, ...]) -> None:
-    headers = fields(Freshness(MAX_AGE).of_redirect(Chain(verified(60), tuple(others)), NOW))
+    headers = fields(Freshness(MAX_AGE).of_redirect(structs.replace(verified(60), aliases=tuple(others)), NOW))
     assert headers["cache-status"] == "doi-proxy; hit; ttl=60"
 
 
 def test_a_stale_record_is_not_verified() -> None:
     one = verified(-1, Origin.STALE)
-    for headers in (Freshness(MAX_AGE).of_redirect(Chain(one), NOW), Freshness(MAX_AGE).of_json(one, NOW)):
+    for headers in (Freshness(MAX_AGE).of_redirect(one, NOW), Freshness(MAX_AGE).of_json(one, NOW)):
         assert fields(headers)["cache-status"] == "doi-proxy; hit; ttl=-1; detail=upstream-timeout"
 
 
 def test_a_redirect_is_as_stale_as_the_alias_that_led_to_it() -> None:
-    headers = fields(Freshness(MAX_AGE).of_redirect(Chain(verified(60), (verified(-1, Origin.STALE),)), NOW))
+    headers = fields(
+        Freshness(MAX_AGE).of_redirect(structs.replace(verified(60), aliases=(verified(-1, Origin.STALE),)), NOW)
+    )
     assert headers["cache-status"] == "doi-proxy; hit; ttl=-1; detail=upstream-timeout"
 
 
 def test_a_target_that_is_not_in_the_record_is_not_verified() -> None:
-    headers = fields(Freshness(MAX_AGE).of_redirect(Chain(verified(60)), NOW, NO_FACTS, None, "library-copy"))
+    headers = fields(Freshness(MAX_AGE).of_redirect(verified(60), NOW, NO_FACTS, None, "library-copy"))
     assert headers["cache-status"] == "doi-proxy; hit; ttl=60; detail=library-copy"
 
 

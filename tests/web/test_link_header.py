@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER, Entry
-from doi_proxy.resolver.resolution import Chain, Origin, Resolution
+from doi_proxy.resolver.resolution import Origin, Resolution
 from doi_proxy.web.freshness import Freshness, cache_status
 from doi_proxy.web.request_path import http_date
 from doi_proxy.web.responses import MAX_CHARACTERS, link_header
@@ -143,7 +143,7 @@ def test_the_terms_of_a_record_are_right_in_each_second_of_its_life(
     answer = Answer(ResponseCode.SUCCESS, b"[]", is_verified=is_verified)
     fresh_until = NOW + later + left
     entry = Entry(NAME.key, answer, NOW - age, fresh_until, fresh_until + 60)
-    chain, freshness = Chain(Resolution(NAME, entry, Origin.HIT)), Freshness(max_age)
+    chain, freshness = Resolution(NAME, entry, Origin.HIT), Freshness(max_age)
     redirect, page, json = (
         terms(chain, NOW) for terms in (freshness.redirect_terms, freshness.page_terms, freshness.json_terms)
     )
@@ -155,5 +155,5 @@ def test_the_terms_of_a_record_are_right_in_each_second_of_its_life(
             (b"cache-control", b"public, max-age=%d" % (old + int(kept))),
             (b"expires", http_date(int(min(fresh_until, now + max_age)))),
             (b"age", b"%d" % old),
-            cache_status(chain.last, now, is_verified=is_verified),
+            cache_status(chain, now, is_verified=is_verified),
         )

@@ -26,7 +26,6 @@ from doi_proxy.resolver.resolution import (
     NO_FACTS,
     UNKNOWN_CLIENT,
     Action,
-    Chain,
     Client,
     ClientFact,
     Conditions,
@@ -84,7 +83,7 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     """Where a name leads, and what decided it."""
 
     kind: Kind
-    chain: Chain
+    resolution: Resolution
     #: The selected values. Empty if only the target matters.
     record: Record = NO_RECORD
     locations: NameLocations = NO_NAME_LOCATIONS
@@ -93,7 +92,7 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     facts: ClientFact = NO_FACTS
     #: The locations for `Link` headers, with their URLs.
     links: tuple[tuple[Location, str], ...] = ()
-    #: Whether it depends only on the records of the chain, which took no query, and not on the client.
+    #: Whether it depends only on the records of the name and its aliases, which took no query, and not on the client.
     is_repeatable: bool = False
     #: Whether the target was dropped because it is the name's own URL here: a redirect to it would never end.
     leads_here: bool = False
@@ -127,21 +126,21 @@ class Destinations:
         target = _cached_unconditional_target(answer.values) if location is None else Target(location, location)
         return None if target is None or self._find_own_name(target) is not None else target
 
-    def _decide_alone(self, chain: Chain, record: Record, query: DestinationQuery) -> Destination | None:
-        """Decide from the records of the chain. None if other handles count, or a location is malformed."""
-        early = decide_without_locations(chain, record, query, self.resolves_here)
+    def _decide_alone(self, resolution: Resolution, record: Record, query: DestinationQuery) -> Destination | None:
+        """Decide from the records of the name alone. None if other handles count, or a location is malformed."""
+        early = decide_without_locations(resolution, record, query, self.resolves_here)
         if early is not None:
             return early
         locations = read_own_locations(record)
         if locations.malformed or locations.of_name.includes or locations.of_name.namespaces:
             return None
-        if _has_prefix(chain) and needs_prefix(record, locations, query.options, query.negotiation):
+        if _has_prefix(resolution) and needs_prefix(record, locations, query.options, query.negotiation):
             return None
-        return decide(chain, record, locations, query)
+        return decide(resolution, record, locations, query)
 
     async def _end_loop(self, found: Destination, conditions: Conditions) -> Destination:
         """The destination; its values, if its target is this resolver's URL of a name that leads back to it."""
-        own, step = {resolution.name.key for resolution in found.chain.resolutions}, found
+        own, step = {resolution.name.key for resolution in found.resolution.chain}, found
         for _ in range(MAX_ALIASES):
             name = self._find_own_name(step.target)
             if name is None:
@@ -186,25 +185,25 @@ class Destinations:
         return found if self._find_own_name(found.target) is None else await self._end_loop(found, conditions)
 
     async def _complete(self, first: Resolution, query: DestinationQuery, conditions: Conditions) -> Destination:
-        chain = Chain(first)
+        resolution = first
         if query.options.action is Action.API:
-            return Destination(Kind.RECORD, chain)
-        record = select_values(chain, query.options)
-        while (alias := next_alias_target(chain, record, query.options)) is not None:
-            chain = chain.then(await self.resolver.resolve(alias, conditions))
-            record = select_values(chain, query.options)
-        destination = self._decide_alone(chain, record, query)
+            return Destination(Kind.RECORD, resolution)
+        record = select_values(resolution, query.options)
+        while (alias := next_alias_target(resolution, record, query.options)) is not None:
+            resolution = (await self.resolver.resolve(alias, conditions)).after(resolution)
+            record = select_values(resolution, query.options)
+        destination = self._decide_alone(resolution, record, query)
         if destination is not None:
             return destination
         locations = await self.prefixes.find_locations(
-            chain.last.name,
+            resolution.name,
             record,
             query.options,
             query.negotiation,
             conditions.for_others(),
-            has_prefix=_has_prefix(chain),
+            has_prefix=_has_prefix(resolution),
         )
-        return decide(chain, record, locations, query)
+        return decide(resolution, record, locations, query)
 
     def looks_up(self, name: HandleName) -> bool:
         """Whether an input of a list is looked up: DOI names and short DOIs with their "10/" are, prefixes are not."""
@@ -227,47 +226,47 @@ def _match_address(own_url: str) -> re.Pattern[str]:
     return re.compile(rf"(?i:https?://(?:[^/?#@]*@)?(?:{names})\.?){port}{re.escape(parts.path.rstrip('/'))}/")
 
 
-def _has_prefix(chain: Chain) -> bool:
+def _has_prefix(resolution: Resolution) -> bool:
     """Whether locations of its prefix hold for a name. A local record is whole and needs no upstream."""
-    return chain.last.origin is not Origin.LOCAL
+    return resolution.origin is not Origin.LOCAL
 
 
-def select_values(chain: Chain, options: ResolveOptions) -> Record:
-    """The values at the end of a chain that the options select."""
-    return chain.last.record.select(options.types, options.indexes)
+def select_values(resolution: Resolution, options: ResolveOptions) -> Record:
+    """The values that the options select."""
+    return resolution.record.select(options.types, options.indexes)
 
 
 def decide_without_locations(
-    chain: Chain, record: Record, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
+    resolution: Resolution, record: Record, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
 ) -> Destination | None:
     """Decide where a name leads, given its selected values. None if its locations are needed."""
-    is_repeatable = _is_repeatable(chain)
-    if not chain.last.is_registered:
-        return Destination(Kind.NOT_FOUND, chain, is_repeatable=is_repeatable)
+    is_repeatable = _is_repeatable(resolution)
+    if not resolution.is_registered:
+        return Destination(Kind.NOT_FOUND, resolution, is_repeatable=is_repeatable)
     shows_alias = query.shows_alias and query.options.action is Action.REDIRECT
-    if shows_alias and chain.aliases and resolves_here(chain.last.name):
-        return Destination(Kind.ALIAS, chain, is_repeatable=is_repeatable)
-    return None if record.values else Destination(Kind.NO_VALUES, chain, is_repeatable=is_repeatable)
+    if shows_alias and resolution.aliases and resolves_here(resolution.name):
+        return Destination(Kind.ALIAS, resolution, is_repeatable=is_repeatable)
+    return None if record.values else Destination(Kind.NO_VALUES, resolution, is_repeatable=is_repeatable)
 
 
-def decide(chain: Chain, record: Record, locations: NameLocations, query: DestinationQuery) -> Destination:
+def decide(resolution: Resolution, record: Record, locations: NameLocations, query: DestinationQuery) -> Destination:
     """Decide where a name leads, given its selected values and its locations. Raises InvalidParameter."""
     if query.options.action is Action.SHOW_URLS:
-        return Destination(Kind.LOCATIONS, chain, record, locations)
-    is_repeatable = _is_repeatable(chain)
+        return Destination(Kind.LOCATIONS, resolution, record, locations)
+    is_repeatable = _is_repeatable(resolution)
     if query.options.action is not Action.REDIRECT:
-        return Destination(Kind.VALUES, chain, record, locations, is_repeatable=is_repeatable)
+        return Destination(Kind.VALUES, resolution, record, locations, is_repeatable=is_repeatable)
     client = query.describe_client() if locations.any else UNKNOWN_CLIENT
-    name = chain.last.name
+    name = resolution.name
     choice = choose_target(name, record, locations, query.options, client)
-    is_single = not (chain.aliases or locations.any or query.negotiation.conneg)
+    is_single = not (resolution.aliases or locations.any or query.negotiation.conneg)
     if choice.target is None:
         return Destination(
-            Kind.VALUES, chain, record, locations, facts=choice.facts, is_repeatable=is_single and is_repeatable
+            Kind.VALUES, resolution, record, locations, facts=choice.facts, is_repeatable=is_single and is_repeatable
         )
     return Destination(
         Kind.TARGET,
-        chain,
+        resolution,
         record,
         locations,
         choice.target,
@@ -277,8 +276,8 @@ def decide(chain: Chain, record: Record, locations: NameLocations, query: Destin
     )
 
 
-def _is_repeatable(chain: Chain) -> bool:
-    return all(resolution.origin in CACHED for resolution in chain.resolutions)
+def _is_repeatable(resolution: Resolution) -> bool:
+    return all(resolution.origin in CACHED for resolution in resolution.chain)
 
 
 @lru_cache(maxsize=1024)

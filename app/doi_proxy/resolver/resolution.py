@@ -295,6 +295,18 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     tombstone: Tombstone | None = None
     #: Whether a detour can replace the redirect. A local record can exempt its name.
     allows_detour: bool = True
+    #: The answers about the aliases that led to this name, in order.
+    aliases: tuple[Resolution, ...] = ()
+
+    @property
+    def chain(self) -> tuple[Resolution, ...]:
+        """Those of the aliases, and this one."""
+        return (*self.aliases, self)
+
+    def after(self, alias: Resolution) -> Resolution:
+        """This answer as that of the name for which an alias stands."""
+        before = msgspec.structs.replace(alias, aliases=())
+        return msgspec.structs.replace(self, aliases=(*alias.aliases, before))
 
     @property
     def is_registered(self) -> bool:
@@ -303,8 +315,9 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_verified(self) -> bool:
-        """Whether a handle server's signature proves the answer. It proves a record for its TTL only."""
-        return self.entry.answer.is_verified and self.origin not in UNCONFIRMED
+        """Whether handle servers' signatures prove the answer and its aliases. They prove a record for its TTL only."""
+        is_verified = self.entry.answer.is_verified and self.origin not in UNCONFIRMED
+        return is_verified and all(alias.is_verified for alias in self.aliases)
 
     @property
     def agency(self) -> str | None:
@@ -409,36 +422,8 @@ def must_confirm(known: Entry | None, fresh: Entry, now: float) -> bool:
     )
 
 
-class Chain(msgspec.Struct, frozen=True, gc=False):
-    """The resolutions from the requested name to one that is not an alias or not found."""
-
-    #: The resolution at the end of the chain.
-    last: Resolution
-    #: Those of the aliases that led to it, in order.
-    aliases: tuple[Resolution, ...] = ()
-
-    @property
-    def resolutions(self) -> tuple[Resolution, ...]:
-        """All of them, in order."""
-        return (*self.aliases, self.last)
-
-    @property
-    def is_alias(self) -> bool:
-        """Whether any alias was followed."""
-        return bool(self.aliases)
-
-    @property
-    def is_verified(self) -> bool:
-        """Whether signatures prove the whole chain."""
-        return all(resolution.is_verified for resolution in self.resolutions)
-
-    def then(self, resolution: Resolution) -> Chain:
-        """A copy of the chain with one more resolution."""
-        return Chain(resolution, self.resolutions)
-
-
-def next_alias_target(chain: Chain, record: Record, options: ResolveOptions) -> HandleName | None:
-    """The name that the end of the chain stands for. None if it is not an alias, or may not be followed.
+def next_alias_target(resolution: Resolution, record: Record, options: ResolveOptions) -> HandleName | None:
+    """The name for which the name of an answer stands. None if it is not an alias, or may not be followed.
 
     Only the selected values count, which `record` has: `type=URL` hides an alias. Raises AliasChainTooLong for a loop,
     and for more than MAX_ALIASES aliases.
@@ -450,8 +435,8 @@ def next_alias_target(chain: Chain, record: Record, options: ResolveOptions) -> 
         name = HandleName((values[0].text or "").strip())
     except InvalidName:
         return None
-    if len(chain.aliases) >= MAX_ALIASES or any(name == alias.name for alias in chain.resolutions):
-        raise AliasChainTooLong(reached=chain.last.name.text)
+    if len(resolution.aliases) >= MAX_ALIASES or any(name == each.name for each in resolution.chain):
+        raise AliasChainTooLong(reached=resolution.name.text)
     return name
 
 

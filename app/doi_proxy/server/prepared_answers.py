@@ -25,7 +25,7 @@ import msgspec
 from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_proxy.errors import FAILURES, CouldNotVerify
-from doi_proxy.resolver.resolution import HIT, Chain, Origin, Resolution, ResolutionObserver, refresh_from
+from doi_proxy.resolver.resolution import HIT, Origin, Resolution, ResolutionObserver, refresh_from
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server import plain_head
 from doi_proxy.web import responses
@@ -64,7 +64,7 @@ class PreparedReply(msgspec.Struct, gc=False):
     lines: bytes
     #: The empty line and the body.
     tail: bytes
-    freshness: Callable[[Chain, int], Terms] = lambda *_: NO_TERMS
+    freshness: Callable[[Resolution, int], Terms] = lambda *_: NO_TERMS
     #: The token of the failure that the reply is about. "" for one about records.
     token: str = ""
     #: When the reply ends, whatever the records are.
@@ -108,8 +108,8 @@ class PreparedReply(msgspec.Struct, gc=False):
     def stand(self, found: Resolution, followed: tuple[Resolution, ...], now: float) -> None:
         """Stand on these records from now on: those of the chain, in its order."""
         entry, second = found.entry, int(now)
-        chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
-        self.terms, self.second = self.freshness(chain, second), -1
+        last = msgspec.structs.replace(followed[-1], aliases=(found, *followed[:-1])) if followed else found
+        self.terms, self.second = self.freshness(last, second), -1
         self.origins = tuple((each.origin, not each.is_registered) for each in (found, *followed))
         self.since, self.key, self.values = now, entry.key, hash(entry.answer.values)
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
@@ -255,7 +255,7 @@ class PreparedAnswers:
         if known is None and is_rare:
             shelf.put(target, ())
             return
-        source = hash_known(basis.failure if isinstance(basis, FailureBasis) else basis.chain.resolutions[0])
+        source = hash_known(basis.failure if isinstance(basis, FailureBasis) else basis.resolution.chain[0])
         variant = mask, selected & mask
         if any((each.mask, each.variant) == variant and each.grounds[0].source == source for each in known or ()):
             return
@@ -272,7 +272,7 @@ class PreparedAnswers:
             # A request with a query can bypass the cache. Another name, or a share of the client, can have failed.
             is_repeatable = b"?" not in target and source == hash_known(self._find_failure(basis.name))
             return (Ground(basis.name, source),) if is_repeatable else None
-        first, *followed = basis.chain.resolutions
+        first, *followed = basis.resolution.chain
         if hash_known(self._resolver.resolve_now(first.name)) != source:
             return None  # memory has not admitted the record, or this answer took a query
         return (

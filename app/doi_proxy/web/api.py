@@ -15,7 +15,7 @@ from doi_names.errors import EmptyName, InvalidName, NotADOI
 from doi_names.name import HandleName
 from doi_names.presentation import read_exact, read_path
 from doi_proxy.errors import FAILURES, CouldNotVerify, TooManyRequests, as_failure
-from doi_proxy.resolver.resolution import CACHED, Chain, Resolution, ResolveOptions
+from doi_proxy.resolver.resolution import CACHED, Resolution, ResolveOptions
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.web import responses
 from doi_proxy.web.freshness import NO_STORE, Freshness, entity_tag
@@ -99,7 +99,7 @@ class RestApi:
         tag = entity_tag(body)
         freshness = self._freshness.of_json(resolution, int(self._clock()))
         is_repeatable = resolution.origin in CACHED and not options.bypasses_cache
-        basis = responses.Basis(Chain(resolution), self._freshness.json_terms) if is_repeatable else None
+        basis = responses.Basis(resolution, self._freshness.json_terms) if is_repeatable else None
         if code is ResponseCode.HANDLE_NOT_FOUND:
             return responses.Reply(404, (kind, tag), body, freshness, basis)
         if _has(request, tag):

@@ -15,7 +15,7 @@ import msgspec
 
 from doi_proxy.errors import CouldNotVerify
 from doi_proxy.resolver import resolution as claims
-from doi_proxy.resolver.resolution import HIT, NO_FACTS, UNCONFIRMED, Chain, ClientFact, Origin, Resolution
+from doi_proxy.resolver.resolution import HIT, NO_FACTS, UNCONFIRMED, ClientFact, Origin, Resolution
 from doi_proxy.web.request_path import Header, header_lines, http_date
 
 #: The name of this resolver in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
@@ -110,7 +110,7 @@ class Freshness:
 
     def of_redirect(
         self,
-        chain: Chain,
+        resolution: Resolution,
         now: int,
         facts: ClientFact = NO_FACTS,
         ends_at: float | None = None,
@@ -121,28 +121,27 @@ class Freshness:
         `facts` about the client decided the target. `ends_at` is the end of other records that it depends on. `detail`
         is for Cache-Status, which has only one: the reason for a stale answer comes first.
         """
-        until, max_age = (now, 0.0) if ClientFact.COOKIE in facts else self._lifetime(chain, now)
+        until, max_age = (now, 0.0) if ClientFact.COOKIE in facts else self._lifetime(resolution, now)
         if ends_at is not None:
             until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
         # A target that the record does not have is not verified.
-        control, (name, status) = _shared(chain, now, facts, max_age, is_verified=detail is None)
+        control, (name, status) = _shared(resolution, now, facts, max_age, is_verified=detail is None)
         if detail is not None and b"detail=" not in status:
             status += f"; detail={detail}".encode()
         return ((b"expires", http_date(int(until))), control, (name, status))
 
-    def redirect_terms(self, chain: Chain, now: int) -> Terms:
+    def redirect_terms(self, resolution: Resolution, now: int) -> Terms:
         """The same as `of_redirect`, for a redirect that depends on records of the cache and not on the client."""
-        return self._count("redirect", chain, now) or Terms(header_lines(self.of_redirect(chain, now)))
+        return self._count("redirect", resolution, now) or Terms(header_lines(self.of_redirect(resolution, now)))
 
-    def page_terms(self, chain: Chain, now: int) -> Terms:
+    def page_terms(self, resolution: Resolution, now: int) -> Terms:
         """The same as `of_page`, for a page that every client gets."""
-        return self._count("page", chain, now) or Terms(header_lines(self.of_page(chain, now)))
+        return self._count("page", resolution, now) or Terms(header_lines(self.of_page(resolution, now)))
 
-    def json_terms(self, chain: Chain, now: int) -> Terms:
+    def json_terms(self, resolution: Resolution, now: int) -> Terms:
         """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""
-        if (terms := self._count("json", chain, now)) is not None:
+        if (terms := self._count("json", resolution, now)) is not None:
             return terms
-        resolution = chain.last
         status = cache_status(resolution, now, is_verified=resolution.is_verified)
         if resolution.origin is Origin.BYPASSED:
             return Terms(header_lines((NO_STORE, status)))
@@ -156,23 +155,23 @@ class Freshness:
 
     def of_json(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
         """The headers of `json_terms`."""
-        return self.json_terms(Chain(resolution), now).headers(now)
+        return self.json_terms(resolution, now).headers(now)
 
-    def of_page(self, chain: Chain, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
+    def of_page(self, resolution: Resolution, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
         """Cache-Control and Cache-Status of a page about a name, and of its locations as XML."""
-        return _shared(chain, now, facts, self._lifetime(chain, now)[1])
+        return _shared(resolution, now, facts, self._lifetime(resolution, now)[1])
 
-    def _count(self, kind: Kind, chain: Chain, now: int) -> Terms | None:
+    def _count(self, kind: Kind, resolution: Resolution, now: int) -> Terms | None:
         """The terms of an answer about one fresh record. None if its numbers do not follow from the record."""
-        entry = chain.last.entry
+        entry = resolution.entry
         # A record of the future is that of a clock that was set back.
-        if chain.last.origin is not HIT or chain.aliases or entry.fetched_at > now + 1.0:
+        if resolution.origin is not HIT or resolution.aliases or entry.fetched_at > now + 1.0:
             return None
         return _count(kind, entry.fetched_at, entry.fresh_until, self._max_age, entry.answer.is_verified)
 
-    def _lifetime(self, chain: Chain, now: int) -> tuple[float, float]:
-        until, max_age = _lifetime(chain.last, now, self._max_age)
-        for alias in chain.aliases:
+    def _lifetime(self, resolution: Resolution, now: int) -> tuple[float, float]:
+        until, max_age = _lifetime(resolution, now, self._max_age)
+        for alias in resolution.aliases:
             until, max_age = min((until, max_age), _lifetime(alias, now, self._max_age))
         return until, max_age
 
@@ -210,12 +209,12 @@ def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, 
 
 
 def _shared(
-    chain: Chain, now: int, facts: ClientFact, max_age: float, *, is_verified: bool = True
+    resolution: Resolution, now: int, facts: ClientFact, max_age: float, *, is_verified: bool = True
 ) -> tuple[Header, Header]:
-    control = NO_STORE if chain.last.origin is Origin.BYPASSED else cache_control(facts, max_age)
+    control = NO_STORE if resolution.origin is Origin.BYPASSED else cache_control(facts, max_age)
     # An answer is as stale as the alias that led to it.
-    told = next((each for each in chain.resolutions if each.origin in UNCONFIRMED), chain.last)
-    return (control, cache_status(told, now, is_verified=is_verified and chain.is_verified))
+    told = next((each for each in resolution.chain if each.origin in UNCONFIRMED), resolution)
+    return (control, cache_status(told, now, is_verified=is_verified and resolution.is_verified))
 
 
 def cache_control(facts: ClientFact, max_age: float) -> Header:

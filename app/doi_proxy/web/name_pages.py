@@ -12,7 +12,7 @@ from doi_names.name import HandleName
 from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.destination import Destination
 from doi_proxy.resolver.prefix_chain import ReportContact
-from doi_proxy.resolver.resolution import NO_FACTS, Action, Chain, Resolution, ResolveOptions
+from doi_proxy.resolver.resolution import NO_FACTS, Action, Resolution, ResolveOptions
 from doi_proxy.resolver.target import list_candidates
 from doi_proxy.web import shown_values
 from doi_proxy.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
@@ -59,9 +59,9 @@ class NamePages:
 
     def not_found(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
         """A name that is not registered, or is gone."""
-        resolution = found.chain.last
+        resolution = found.resolution
         name, language = resolution.name, request.language(self._pages.languages)
-        freshness = self._freshness.of_page(Chain(resolution), self._now())
+        freshness = self._freshness.of_page(resolution, self._now())
         varies = Varies.PAGE | Varies.PROBLEM | Varies.LANGUAGE
         basis = self._find_basis(options, found, varies, watches=resolution.tombstone is None)
         if wants_problem(request.header(b"accept")):
@@ -84,11 +84,11 @@ class NamePages:
 
     def locations(self, request: Request, found: Destination) -> Reply:
         """The locations of a name: XML for programs, a page for a browser."""
-        name, freshness = found.chain.last.name, self._freshness.of_page(found.chain, self._now())
+        name, freshness = found.resolution.name, self._freshness.of_page(found.resolution, self._now())
         if not wants_page(request.header(b"accept")):
             return Reply(
                 200,
-                (XML, VARY_ACCEPT, *cite_as(found.chain.last)),
+                (XML, VARY_ACCEPT, *cite_as(found.resolution)),
                 write_locations(name, found.record, found.locations),
                 freshness,
             )
@@ -97,22 +97,22 @@ class NamePages:
         facts: dict[str, Any] = {"locations": shown, "hidden": len(candidates) - len(shown)}
         facts["malformed"] = found.locations.malformed[:MAX_ITEMS_SHOWN]
         body = self._pages.render("locations", self._link, language, "locations.title_", name, **facts)
-        return page(200, body, cite_as(found.chain.last), freshness=freshness, vary=vary(NO_FACTS, is_page=True))
+        return page(200, body, cite_as(found.resolution), freshness=freshness, vary=vary(NO_FACTS, is_page=True))
 
     def values_not_found(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """A registered name without the values that were requested."""
-        resolution, language = found.chain.last, request.language(self._pages.languages)
+        resolution, language = found.resolution, request.language(self._pages.languages)
         stale = note_stale(self._pages, language, resolution, self._clock())
         facts = describe_record((), "values_not_found", stale=stale)
         body = self._pages.render("values", self._link, language, "values.title_", resolution.name, **facts)
-        freshness = self._freshness.of_page(Chain(resolution), self._now())
+        freshness = self._freshness.of_page(resolution, self._now())
         return page(
             200, body, cite_as(resolution), freshness=freshness, basis=self._find_basis(options, found, Varies.LANGUAGE)
         )
 
     def values(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
         """The values of a name. `contact` is what memory knows of its agency."""
-        resolution = found.chain.last
+        resolution = found.resolution
         refusal = "own_address" if found.leads_here else "not_a_web_target"
         note = refusal if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
         language = request.language(self._pages.languages)
@@ -129,7 +129,7 @@ class NamePages:
         body = self._pages.render("values", self._link, language, "values.title_", resolution.name, **facts)
         is_pending = bool(sections.get("is_pending"))
         kept_by = self._briefly if is_pending else self._freshness
-        freshness = kept_by.of_page(Chain(resolution), self._now(), found.facts)
+        freshness = kept_by.of_page(resolution, self._now(), found.facts)
         basis = None
         if not is_pending:
             # Seconds for which the page of a record is prepared. It says when the record was checked.
@@ -148,15 +148,15 @@ class NamePages:
         seconds: int | None = None,
     ) -> Basis | None:
         """What a page depends on, if that is one fresh record and, if it `watches`, what its sections look up."""
-        if not found.is_repeatable or found.chain.is_alias or options.bypasses_cache:
+        if not found.is_repeatable or found.resolution.aliases or options.bypasses_cache:
             return None
-        name = found.chain.last.name
+        name = found.resolution.name
 
         def find_watched() -> list[HandleName]:
             return [other for section in self.sections if watches for other in section.list_watched(name)]
 
         seconds = _SECTION_SECONDS if watches else seconds
-        return Basis(found.chain, self._freshness.page_terms, varies, find_watched, seconds)
+        return Basis(found.resolution, self._freshness.page_terms, varies, find_watched, seconds)
 
     def _now(self) -> int:
         return int(self._clock())

@@ -29,7 +29,6 @@ from doi_proxy.resolver.prefix_chain import (
 from doi_proxy.resolver.resolution import (
     DEFAULT_OPTIONS,
     NO_FACTS,
-    Chain,
     Client,
     Conditions,
     Negotiation,
@@ -107,7 +106,7 @@ class Redirects:
         found = await self._destinations.find(query, conditions)
         contact = await self._prepare_not_found(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         if found.kind is Kind.VALUES:
-            name, for_others = found.chain.last.name, conditions_for_others(request)
+            name, for_others = found.resolution.name, conditions_for_others(request)
             await asyncio.gather(
                 *(each.prepare_record(name, for_others) for each in self._name_pages.preparing_records)
             )
@@ -131,7 +130,7 @@ class Redirects:
         self._destinations.resolver.count_answer(resolution)
         if not detours.makes_detours:
             return self._redirect_all(resolution, target)
-        destination = Destination(Kind.TARGET, Chain(resolution), target=target, is_repeatable=True)
+        destination = Destination(Kind.TARGET, resolution, target=target, is_repeatable=True)
         return self.reply(request, DEFAULT_OPTIONS, NO_PARAMETERS, destination)
 
     def read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
@@ -160,28 +159,28 @@ class Redirects:
             case Kind.ALIAS:
                 return self._redirect_to_alias(request, options, found)
             case Kind.RECORD:
-                return self._api.answer_record(request, found.chain.resolutions[0], options, parameters)
+                return self._api.answer_record(request, found.resolution, options, parameters)
             case Kind.LOCATIONS:
                 return self._name_pages.locations(request, found)
             case Kind.NO_VALUES:
                 return self._name_pages.values_not_found(request, options, found)
             case Kind.NOT_FOUND:
                 return self._name_pages.not_found(request, options, found, contact)
-        known = self._destinations.prefixes.recall_contact(found.chain.last.name)
+        known = self._destinations.prefixes.recall_contact(found.resolution.name)
         return self._name_pages.values(request, options, found, known)
 
     def _redirect_all(self, resolution: Resolution, target: Target, *, is_timed: bool = True) -> Reply:
         """The redirect that every client gets, from one fresh record; with its freshness if it `is_timed`."""
-        (location, stub), chain, now = _location_and_stub(target), Chain(resolution), self._now()
-        freshness = self._freshness.redirect_terms(chain, now).headers(now) if is_timed else ()
-        basis = Basis(chain, self._freshness.redirect_terms, _DATA)
+        (location, stub), now = _location_and_stub(target), self._now()
+        freshness = self._freshness.redirect_terms(resolution, now).headers(now) if is_timed else ()
+        basis = Basis(resolution, self._freshness.redirect_terms, _DATA)
         return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, basis)
 
     def _redirect(
         self, request: Request, options: ResolveOptions, found: Destination, target: Target, detour: Detour
     ) -> Reply:
         """The redirect to a target or to a detour: the same for every client, or chosen for this one."""
-        resolution, now, facts = found.chain.last, self._now(), found.facts | detour.facts
+        resolution, now, facts = found.resolution, self._now(), found.facts | detour.facts
         read_headers = self._stages.record_headers
         from_record = () if read_headers is None else read_headers(found.record, resolution.name)
         headers = (*from_record, *(link_header(*link) for link in found.links), *detour.headers)
@@ -196,15 +195,15 @@ class Redirects:
             status, headers = 200, (*headers, *PAGE_POLICY)
         is_for_all = detour.varies is not None and not self._detours.awaits_detours and not options.bypasses_cache
         if found.is_repeatable and is_for_all:
-            basis = Basis(found.chain, self._freshness.redirect_terms, detour.varies or Varies.DATA)
-            return Reply(status, headers, stub, basis.freshness(found.chain, now).headers(now), basis)
-        freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
+            basis = Basis(found.resolution, self._freshness.redirect_terms, detour.varies or Varies.DATA)
+            return Reply(status, headers, stub, basis.freshness(found.resolution, now).headers(now), basis)
+        freshness = self._freshness.of_redirect(found.resolution, now, facts, found.locations.ends_at, detour.detail)
         return Reply(status, headers, stub, freshness)
 
     def _can_detour(self, options: ResolveOptions, found: Destination) -> bool:
         """Whether a redirect may lead to something else than its target."""
         may_detour = self._detours.makes_detours and found.target is not None and options.media_type is None
-        return may_detour and found.chain.last.allows_detour
+        return may_detour and found.resolution.allows_detour
 
     def _describe_client(self, request: Request, options: ResolveOptions, negotiation: Negotiation) -> Client:
         host = request.client_address
@@ -218,12 +217,12 @@ class Redirects:
 
     def _redirect_to_alias(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """The redirect from an alias to this resolver's own URL of its target name, with the same query."""
-        chain, query = found.chain, b"?" + request.query if request.query else b""
-        location = (b"location", request.url_of(chain.last.name).encode() + query)
+        resolution, query = found.resolution, b"?" + request.query if request.query else b""
+        location = (b"location", request.url_of(resolution.name).encode() + query)
         # Without a URL of its own, this resolver takes the host of the request.
         is_for_all = found.is_repeatable and not options.bypasses_cache and request.public_url is not None
-        basis = Basis(chain, self._freshness.redirect_terms) if is_for_all else None
-        freshness = self._freshness.of_redirect(chain, self._now())
+        basis = Basis(resolution, self._freshness.redirect_terms) if is_for_all else None
+        freshness = self._freshness.of_redirect(resolution, self._now())
         if options.redirection_headers:
             stub = redirect_stub(location[1].decode("latin-1"))
             return Reply(200, (HTML, location, *PAGE_POLICY), stub, freshness, basis)
@@ -234,7 +233,7 @@ class Redirects:
 
     async def _prepare_not_found(self, request: Request, found: Destination) -> ReportContact:
         """The contact for the not-found page. Meanwhile the sections of the page get what they need, for a person."""
-        last, client = found.chain.last, client_of(request.client_address)
+        last, client = found.resolution, client_of(request.client_address)
         only_cached = directives_of(request).only_if_cached
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._find_contact(request, found)
@@ -246,7 +245,7 @@ class Redirects:
 
     async def _find_contact(self, request: Request, found: Destination) -> ReportContact:
         """The contact who can correct a name that is not registered. Only a page shows it."""
-        last = found.chain.last
+        last = found.resolution
         if wants_problem(request.header(b"accept")) or not last.name.is_doi or last.tombstone is not None:
             return NO_REPORT_CONTACT
         conditions = conditions_for_others(request)

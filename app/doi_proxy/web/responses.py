@@ -15,7 +15,7 @@ import msgspec
 from doi_names.name import HandleName
 from doi_names.presentation import to_url
 from doi_proxy.errors import CouldNotVerify, Quota, ShareSpent
-from doi_proxy.resolver.resolution import Chain, Resolution, Standing, find_standing
+from doi_proxy.resolver.resolution import Resolution, Standing, find_standing
 from doi_proxy.web.freshness import CACHE_NAME, NO_STORE, VARY_LANGUAGE, Terms, failure_token
 from doi_proxy.web.negotiation import SAME_FOR_ALL, Varies
 from doi_proxy.web.request_path import Header, header_lines
@@ -154,8 +154,8 @@ class Basis(msgspec.Struct, frozen=True, gc=False):
     The function takes the current records, and the time in whole seconds since the epoch.
     """
 
-    chain: Chain
-    freshness: Callable[[Chain, int], Terms]
+    resolution: Resolution
+    freshness: Callable[[Resolution, int], Terms]
     #: What of a request besides its target the reply depends on.
     varies: Varies = SAME_FOR_ALL
     #: Further names: the reply depends on what memory has about them.

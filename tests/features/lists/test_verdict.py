@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from doi_names.name import HandleName
 from doi_names.suggestion import Reading, Suggestion
@@ -44,7 +45,7 @@ from doi_proxy.features.lists.verdict import (
     read_row,
 )
 from doi_proxy.resolver.destination import Destination, Kind
-from doi_proxy.resolver.resolution import Chain, Origin, Resolution, Tombstone
+from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
 from doi_proxy.resolver.target import Target
 from handle_protocol.referral import Answer, ResponseCode
 from tests.table import table
@@ -124,14 +125,14 @@ def test_a_value_that_is_not_a_row_is_refused(value: Any) -> None:
 
 def test_a_target_is_resolved_with_the_time_of_its_record() -> None:
     expected = Judgement(Verdict.RESOLVED, TARGET.location, 1_000.0, fresh_until=2_000.0)
-    assert judge_destination(Destination(Kind.TARGET, Chain(resolution()), target=TARGET)) == expected
+    assert judge_destination(Destination(Kind.TARGET, resolution(), target=TARGET)) == expected
     assert judge_target(resolution(), TARGET) == expected
     assert expected.age(1_001.9) == 1
     assert expected.age(900.0) == 0
 
 
 def test_the_target_of_an_alias_names_the_other_name_and_ends_with_the_first_record() -> None:
-    chain = Chain(resolution(OTHER), (resolution(until=1_500.0),))
+    chain = structs.replace(resolution(OTHER), aliases=(resolution(until=1_500.0),))
     found = judge_destination(Destination(Kind.TARGET, chain, target=TARGET))
     assert (found.verdict, found.message) == (Verdict.ALIAS, "The name is an alias of 10.5555/other.")
     assert found.fresh_until == 1_500.0
@@ -139,19 +140,19 @@ def test_the_target_of_an_alias_names_the_other_name_and_ends_with_the_first_rec
 
 @pytest.mark.parametrize("kind", [Kind.VALUES, Kind.NO_VALUES])
 def test_a_record_without_a_redirect_has_no_target(kind: Kind) -> None:
-    found = judge_destination(Destination(kind, Chain(resolution())))
+    found = judge_destination(Destination(kind, resolution()))
     assert (found.verdict, found.url) == (Verdict.NO_TARGET, None)
     assert found.message == "The record of the name has no URL to redirect to."
 
 
 def test_not_found_needs_no_words() -> None:
-    chain = Chain(resolution(code=ResponseCode.HANDLE_NOT_FOUND))
+    chain = resolution(code=ResponseCode.HANDLE_NOT_FOUND)
     found = judge_destination(Destination(Kind.NOT_FOUND, chain))
     assert (found.verdict, found.message) == (Verdict.NOT_FOUND, None)
 
 
 def test_an_alias_of_a_name_that_does_not_exist_is_not_found() -> None:
-    chain = Chain(resolution(OTHER, code=ResponseCode.HANDLE_NOT_FOUND), (resolution(),))
+    chain = structs.replace(resolution(OTHER, code=ResponseCode.HANDLE_NOT_FOUND), aliases=(resolution(),))
     found = judge_destination(Destination(Kind.NOT_FOUND, chain))
     assert (found.verdict, found.message) == (Verdict.NOT_FOUND, "The name is an alias of 10.5555/other.")
 
@@ -160,17 +161,17 @@ def test_a_tombstone_is_not_found_with_its_reason_and_has_no_age() -> None:
     gone = resolution(
         code=ResponseCode.HANDLE_NOT_FOUND, origin=Origin.LOCAL, tombstone=Tombstone("Withdrawn.", "2025-01-31")
     )
-    found = judge_destination(Destination(Kind.NOT_FOUND, Chain(gone)))
+    found = judge_destination(Destination(Kind.NOT_FOUND, gone))
     assert (found.verdict, found.message) == (Verdict.NOT_FOUND, "Gone since 2025-01-31: Withdrawn.")
     assert found.age(5_000.0) is None
 
 
 def test_a_stale_record_says_why_it_is_not_renewed() -> None:
     stale = resolution(origin=Origin.STALE, failure=UpstreamTimeout())
-    found = judge_destination(Destination(Kind.TARGET, Chain(stale), target=TARGET))
+    found = judge_destination(Destination(Kind.TARGET, stale, target=TARGET))
     assert (found.verdict, found.is_stale) == (Verdict.RESOLVED, True)
     assert found.message == "The record is past its TTL: The upstream did not answer in time."
-    unasked = judge_destination(Destination(Kind.TARGET, Chain(resolution(origin=Origin.STALE)), target=TARGET))
+    unasked = judge_destination(Destination(Kind.TARGET, resolution(origin=Origin.STALE), target=TARGET))
     assert unasked.message == "The record is past its TTL."
 
 

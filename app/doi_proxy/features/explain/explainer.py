@@ -294,7 +294,7 @@ class Explainer:
     ) -> DecisionReport:
         label = ", ".join(self._describe_upstreams(name)) or "The proxy is sealed."
         if was_fetched:
-            outcome = found.chain.last.origin.value if found is not None else str(getattr(error, "token", ""))
+            outcome = found.resolution.origin.value if found is not None else str(getattr(error, "token", ""))
             return self._report("upstream", outcome, f"Queried if it was needed: {label}")
         query, refusal = rehearsed.query, rehearsed.refusal
         if query is None:
@@ -328,8 +328,8 @@ class Explainer:
             reason = "" if error is None else f"{error.message} ({error.token})"
             names: tuple[DecisionName, ...] = ("alias", "location", "target", "rule")
             return [*(self._report(name, "none", reason) for name in names), self._headers(reply)], reply
-        names_of = (f"{one.name.text} ({_describe_origin(one)})" for one in found.chain.resolutions)
-        alias = self._report("alias", "followed" if found.chain.is_alias else "none", " → ".join(names_of))
+        names_of = (f"{one.name.text} ({_describe_origin(one)})" for one in found.resolution.chain)
+        alias = self._report("alias", "followed" if found.resolution.aliases else "none", " → ".join(names_of))
         steps = [alias, self._location(found), self._target(found)]
         rule, detour = await self._rule(explained, found, may_query=may_query)
         request = _request(explained, self._context.public_url)
@@ -352,7 +352,7 @@ class Explainer:
     def _target(self, found: Destination) -> DecisionReport:
         target = found.target
         if target is None:
-            if found.chain.last.tombstone is not None:
+            if found.resolution.tombstone is not None:
                 return self._report("target", "tombstone", "A local record says that the name is gone.")
             return self._report("target", found.kind.value, _KINDS.get(found.kind, ""))
         source = "the chosen location" if found.locations.any else "its URL value"
@@ -361,7 +361,7 @@ class Explainer:
     async def _rule(
         self, explained: ExplainedRequest, found: Destination, *, may_query: bool
     ) -> tuple[DecisionReport, Detour]:
-        if not found.chain.last.allows_detour:
+        if not found.resolution.allows_detour:
             return self._report("rule", "none", "The local record exempts the name."), NO_DETOUR
         public_url = self._context.public_url
         request = _request(explained, public_url)

@@ -82,7 +82,7 @@ class Library(Stage):
 
         The client of the request is charged for the look-up. None if the agency is not known in time.
         """
-        name = found.chain.last.name
+        name = found.resolution.name
         if found.target is None or not name.is_doi or not self.is_for_readers(request):
             return None
         try:
@@ -98,11 +98,11 @@ class Library(Stage):
         if not self.makes_detours or found.target is None:
             return NO_DETOUR
         decision = self.decide(
-            request, parameters, copy.LibraryWork(found.chain.last.name, found.target.location, prepared)
+            request, parameters, copy.LibraryWork(found.resolution.name, found.target.location, prepared)
         )
         if decision.outcome is not copy.Outcome.NOT_CONCERNED:
             self._count(decision.outcome.value)
-        return _detour(request, found.chain.last.name, decision)
+        return _detour(request, found.resolution.name, decision)
 
     def explain_detour(
         self, request: Request, parameters: Parameters, found: Destination, prepared: str | None
@@ -113,7 +113,7 @@ class Library(Stage):
             return Explanation("none", "The installation has no library rules.", settings)
         if found.target is None:
             return Explanation("none", "The name has no target that a rule could change.", settings)
-        work = copy.LibraryWork(found.chain.last.name, found.target.location, prepared)
+        work = copy.LibraryWork(found.resolution.name, found.target.location, prepared)
         decision = self.decide(request, parameters, work)
         reason = _REASONS[decision.outcome]
         if decision.line is not None:

@@ -449,7 +449,7 @@ class _Batch:
             except FAILURES as error:
                 return judge_failure(as_failure(error))
             else:
-                self._wait.record_answer(destination.chain.last.origin)
+                self._wait.record_answer(destination.resolution.origin)
                 return judge_destination(destination)
 
     # --- The rows ---------------------------------------------------------------------------------------------------

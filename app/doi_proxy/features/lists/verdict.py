@@ -261,8 +261,8 @@ def judge_target(resolution: Resolution, target: Target) -> Judgement:
 
 def judge_destination(destination: Destination) -> Judgement:
     """The judgement for a name that the cache, the upstream or a local record has answered."""
-    resolutions = destination.chain.resolutions
-    last = destination.chain.last
+    resolutions = destination.resolution.chain
+    last = destination.resolution
     url = None if destination.target is None else destination.target.location
     stale = next((resolution for resolution in resolutions if not claims.is_up_to_date(resolution)), None)
     return Judgement(
@@ -329,14 +329,14 @@ def _verdict(destination: Destination) -> Verdict:
         return Verdict.NOT_FOUND
     if destination.target is None:
         return Verdict.NO_TARGET
-    return Verdict.ALIAS if destination.chain.is_alias else Verdict.RESOLVED
+    return Verdict.ALIAS if destination.resolution.aliases else Verdict.RESOLVED
 
 
 def _message(destination: Destination, stale: Resolution | None) -> str | None:
     """The reasons in words, each a sentence."""
-    last = destination.chain.last
+    last = destination.resolution
     sentences = []
-    if destination.chain.is_alias:
+    if destination.resolution.aliases:
         sentences.append(f"The name is an alias of {last.name.text}.")
     if last.tombstone is not None:
         sentences.append(f"Gone since {last.tombstone.date}: {last.tombstone.reason}")

@@ -212,7 +212,7 @@ class Works:
         locations = found.locations.of_prefix.items
         for locatt in negotiation.locatts:
             for location in locations:
-                url = href(location, found.chain.last.name) if matches(location, *locatt) else None
+                url = href(location, found.resolution.name) if matches(location, *locatt) else None
                 if url is not None:
                     return web_target(name_media_type(url.strip(), CSL))
         return None
