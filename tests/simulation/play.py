@@ -292,7 +292,7 @@ class _Player:
             self._upstream.put_version(name, ttl)
             # One instance learns it while the others have a fresh record.
             self._world.sleep(30.0)
-            self._ask([requests[0]._replace(directive="no-cache")])
+            self._ask([request._replace(directive="no-cache") for request in requests[:1]])
             self._world.sleep(1.0)
             ask()
         self._world.sleep(30.0)

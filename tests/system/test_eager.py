@@ -69,6 +69,18 @@ async def test_what_it_waits_for_may_end_before_the_task_begins() -> None:
     assert await rest.finish() == "an answer"
 
 
+async def test_several_may_wait_for_one_future() -> None:
+    shared: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def work() -> int:
+        return await shared
+
+    rests = [begin(work()), begin(work())]
+    tasks = [asyncio.create_task(rest.finish()) for rest in rests if isinstance(rest, Rest)]
+    shared.set_result(1)
+    assert await asyncio.gather(*tasks) == [1, 1]
+
+
 async def test_an_error_is_raised_where_the_work_is() -> None:
     with pytest.raises(ValueError, match="before"):
         begin(Work(fault_before=True).run())

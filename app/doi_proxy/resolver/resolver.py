@@ -13,7 +13,7 @@ from cachetools import LRUCache
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied
+from doi_proxy.errors import CouldNotVerify, NotAdmitted, NotCached, NotInBundle, PrefixDenied
 from doi_proxy.resolver.fetcher import FailureMemory, Fetcher, ResolverOptions, SingleFlight, await_shielded
 from doi_proxy.resolver.resolution import (
     HIT,
@@ -219,7 +219,13 @@ class Resolver:
             name.key, partial(self._fetcher.fetch, name, conditions, entry), urgent=urgent
         )
         if usable is None:
-            fetched = await self._flights.wait(name.key, task, conditions.due)
+            try:
+                fetched = await self._flights.wait(name.key, task, conditions.due)
+            except NotAdmitted:
+                # The query waited in the line of the client that asked first. Another client has a line of its own.
+                if is_new or not task.done():
+                    raise
+                return await self._query(name, entry, step, conditions)
             return Resolution(name, fetched, Origin.ASKED if is_new else Origin.JOINED)
         renewed = Origin.RELOADED if usable.is_fresh(now) else renewal_origin(usable)
         return await self._await_or_answer_stale(

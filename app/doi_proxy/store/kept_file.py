@@ -33,13 +33,14 @@ _MAX_NAMED: Final = 20
 _HEADER: Final = "# doi-proxy: the last good text of {path}\n"
 
 Value = TypeVar("Value")
-#: What tells whether a file has changed: its name, and its modification time, size and inode, or an error number.
-Stamp = tuple[tuple[str, int, int, int], ...]
+#: What tells whether a file has changed: its name, its times of modification and of change (as by chmod), size and
+#: inode, or an error number.
+Stamp = tuple[tuple[str, int, int, int, int], ...]
 
 
 def list_toml_files(path: Path) -> list[Path]:
     """The file itself, or the files of the folder whose names end with .toml, sorted; one more than MAX_FILES."""
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where the folder above may not be entered
         return [path]
     try:
         with os.scandir(path) as entries:
@@ -53,12 +54,12 @@ def _take_stamp(path: Path | None) -> Stamp:
     return () if path is None else tuple(_stamp_of(file) for file in list_toml_files(path))
 
 
-def _stamp_of(file: Path) -> tuple[str, int, int, int]:
+def _stamp_of(file: Path) -> tuple[str, int, int, int, int]:
     try:
         found = file.stat()
     except OSError as error:
-        return str(file), 0, 0, -(error.errno or 1)
-    return str(file), found.st_mtime_ns, found.st_size, found.st_ino
+        return str(file), 0, 0, 0, -(error.errno or 1)
+    return str(file), found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,14 @@ class KeptFile(Service, Generic[Value]):
         good = self._read_copy() if reading.errors else reading
         if good is None:
             raise ConfigurationError(f"{self._kind.setting}: {'; '.join(map(str, reading.errors[:_MAX_NAMED]))}")
-        self._use(good.value)
+        try:
+            self._use(good.value)
+        except ConfigurationError as error:
+            copy = self._read_copy() if good is reading else None
+            if copy is None:
+                raise
+            self.problems, good = (FileProblem(str(self.path), 0, 0, error.message),), copy
+            self._use(good.value)
         self._report()
         if good is reading:
             self._keep(self.path, reading.text)
@@ -164,11 +172,18 @@ class KeptFile(Service, Generic[Value]):
 
     async def run(self, interval: float = 1.0) -> None:
         """Look at the files, if there are any, every `interval` seconds, and at once if a reload was requested."""
+        fault = ""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if self.path is None else interval):
                     await self._requested.wait()
-            await self.look()
+            try:
+                await self.look()
+            except Exception as error:  # a fault of this program: the watching goes on, and tries again
+                if fault != (fault := str(error)):
+                    log.exception("%s: the file is tried again each second", self._kind.setting)
+                self.problems = (FileProblem(str(self.path), 0, 0, f"it cannot be used: {error}"),)
+                self._read_stamp = ()
 
     async def look(self) -> None:
         """Read the files if a reload was requested, or if they have changed and then stayed the same for one look.

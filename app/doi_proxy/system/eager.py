@@ -20,23 +20,29 @@ class Rest(NamedTuple):
     work: Coroutine[Any, Any, Any]
     awaited: Any
 
-    @coroutine
-    def finish(self) -> Generator[Any, Any, Any]:
+    async def finish(self) -> Any:
         """Continue the work in a task. A cancellation reaches the work, and `finally` in it runs."""
-        work, awaited = self
-        try:
-            while True:
-                try:
-                    sent = yield awaited
-                except GeneratorExit:
-                    work.close()
-                    raise
-                except BaseException as error:
-                    awaited = work.throw(error)
-                else:
-                    awaited = work.send(sent)
-        except StopIteration as end:
-            return end.value
+        return await _continue(self)
+
+
+@coroutine
+def _continue(rest: Rest) -> Generator[Any, Any, Any]:
+    work, awaited = rest
+    if hasattr(awaited, "_asyncio_future_blocking"):
+        awaited._asyncio_future_blocking = True
+    try:
+        while True:
+            try:
+                sent = yield awaited
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:
+                awaited = work.throw(error)
+            else:
+                awaited = work.send(sent)
+    except StopIteration as end:
+        return end.value
 
 
 def begin(work: Coroutine[Any, Any, Result]) -> Result | Rest:
@@ -46,10 +52,14 @@ def begin(work: Coroutine[Any, Any, Result]) -> Result | Rest:
     cancel that one. Work that needs a task awaits `in_task` first.
     """
     try:
-        return Rest(work, work.send(None))
+        awaited = work.send(None)
     except StopIteration as end:
         result: Result = end.value
         return result
+    # A task would take this mark from a future that it waits for. Others may wait for the same one meanwhile.
+    if hasattr(awaited, "_asyncio_future_blocking"):
+        awaited._asyncio_future_blocking = False
+    return Rest(work, awaited)
 
 
 async def in_task() -> None:

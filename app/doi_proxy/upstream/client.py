@@ -67,7 +67,7 @@ def read_egress_proxy(scheme: str, host: str) -> str | None:
     url = proxy if "://" in proxy else f"http://{proxy}"
     try:
         parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise ConfigurationError(f"The proxy in {scheme.upper()}_PROXY or ALL_PROXY is not a URL: {error}.") from error
     if parsed.scheme not in _PROXY_SCHEMES or not parsed.host:
         raise ConfigurationError(
@@ -496,7 +496,7 @@ def _authorize(base: httpx.URL) -> dict[str, str]:
 def _read_base(base_url: str) -> httpx.URL:
     try:
         url = httpx.URL(base_url)
-    except httpx.InvalidURL as error:
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise errors.ConfigurationError(f"The upstream URL {base_url!r} is not a URL: {error}.") from error
     if url.scheme not in _DEFAULT_PORTS or not url.host or url.query or url.fragment:
         raise errors.ConfigurationError(f"The upstream URL {base_url!r} must be http(s)://host[:port][/path].")

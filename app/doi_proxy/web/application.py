@@ -350,7 +350,8 @@ class Application:
         reply = await self._answer_name(request, parameters, typed)
         for other in others if reply.status in (400, 404) else ():
             second = await self._answer_name(request, parameters, other)
-            reply = reply if second.status in (400, 404) else second
+            # It depends on the first reading too, which may be registered later.
+            reply = reply if second.status in (400, 404) else structs.replace(second, basis=None)
         return reply
 
     async def _answer_name(self, request: Request, parameters: Parameters, typed: str) -> responses.Reply:

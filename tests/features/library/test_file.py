@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from doi_proxy.features.library.copy import LibraryRules
 from doi_proxy.features.library.library import RULES_FILE, read_cookie, write_cookie
 from doi_proxy.main import create
 from doi_proxy.store.kept_file import KeptFile
+from doi_proxy.system.toml_text import FileProblem
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
 from tests.features.library.test_redirects import EZPROXY, HOME, RULES, TARGET
@@ -276,3 +278,39 @@ def test_a_cookie_is_read_as_it_was_written(value: str) -> None:
     pair = field.decode().partition("; ")[0]
     assert name == b"set-cookie" and not set(pair.partition("=")[2][1:-1]) & set(' ",;\\')
     assert read_cookie(f"x=y; {pair}; z") == value
+
+
+async def test_a_fault_does_not_end_the_watching(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file, used = tmp_path / "rules.toml", list[LibraryRules]()
+    faults = [OSError("a file system that is away"), OSError("a file system that is away")]
+
+    def use(rules: LibraryRules) -> None:
+        if used and faults:
+            raise faults.pop()
+        used.append(rules)
+
+    write(file, "first")
+    kept = keep(file, use)
+    watching = asyncio.create_task(kept.run())
+    write(file, "second")
+    states = set[str]()
+    while len(used) < 2:
+        await asyncio.sleep(0.5)
+        states.add(kept.state)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert (names(used), states, kept.state) == (["first", "second"], {"ok", "broken"}, "ok")
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
+async def test_a_file_that_may_be_read_again_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    write(file, "first")
+    before = file.stat()
+    kept = keep(file, lambda rules: None)
+    file.chmod(0o600)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    kept._kind = replace(kept._kind, parse=lambda texts: (LibraryRules(), [FileProblem("a", 1, 1, "read again")]))
+    for _ in range(2):
+        await kept.look()
+    assert [problem.message for problem in kept.problems] == ["read again"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -326,7 +327,7 @@ def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> look.B
     folder = settings.branding_folder
     if folder is None:
         return _build(settings.branding_name, None, Institution(), packages)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises where the folder above may not be entered
         raise ConfigurationError(f"branding_folder: the folder {folder} does not exist")
     file = folder / FILE
     try:
@@ -368,7 +369,9 @@ def _build(name: str, folder: Path | None, institution: Institution, packages: S
         **links,
     )
     languages = institution.languages
-    messages = None if folder is None or not (folder / "messages").is_dir() else folder / "messages"
+    messages = None if folder is None else folder / "messages"
+    if messages is not None and not os.path.isdir(messages):  # noqa: PTH112 - see above
+        messages = None
     found = read_messages(languages, messages, packages)
     texts = {tag: translation.texts for tag, translation in found.items()}
     html = {} if folder is None else _read_html(folder, languages)
@@ -390,8 +393,12 @@ def _read_html(folder: Path, languages: Sequence[str]) -> dict[str, dict[str, Ma
     `header.html` is for all languages, and `header.de.html` for German in place of it. The same holds for `footer`.
     """
     found: dict[str, dict[str, Markup]] = {tag: {} for tag in languages}
+    try:
+        paths = [*folder.iterdir()]
+    except OSError as error:
+        raise ConfigurationError(f"branding_folder: {folder} cannot be listed: {explain_failure(error)}") from error
     # A file without a tag has the shorter name, so one with a tag comes after it.
-    for path in sorted(folder.iterdir(), key=lambda path: len(path.name)):
+    for path in sorted(paths, key=lambda path: len(path.name)):
         named = _HTML_FILE.fullmatch(path.name)
         if named is None:
             continue
