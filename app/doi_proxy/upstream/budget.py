@@ -333,8 +333,8 @@ class Budget:
         self._open[query] = None
         query.since = self._clock()
         seconds = await self._bucket.take(self._burst / 2 if query.is_bulk else 0.0)
-        self._token_in[query.is_bulk] = seconds
         if seconds:
+            self._token_in[query.is_bulk] = seconds
             self._open.pop(query, None)
         query.since = self._clock()
         return seconds
