@@ -308,7 +308,10 @@ class Budget:
         return errors.PlacesFull(retry_after=USUAL_RETRY)
 
     async def _serve(self) -> None:
-        """Admit queries as places and tokens become free, until none waits."""
+        """Admit queries as places and tokens become free, until none waits.
+
+        One token is taken after the other: with a counter in Valkey, each takes a round trip.
+        """
         while self.waiting:
             self._look.clear()
             query = self._find_next()
