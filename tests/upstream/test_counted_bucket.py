@@ -55,6 +55,8 @@ class Service:
                 while await self.buckets[number].take() == 0.0:
                     self.sent.append((self.clock(), number))
             self.clock.advance(STEP)
+            for _ in range(3):  # the numbers arrive
+                await asyncio.sleep(0)
         return len(self.sent) - before
 
 
@@ -87,6 +89,25 @@ async def test_while_nothing_counts_each_has_its_part_and_afterwards_the_rate_is
     assert await service.run(60, [0]) <= 60 * RATE / 2 + BURST / 2 + 1
     service.is_away = False
     assert await service.run(60, [0, 1]) <= 60 * RATE + BURST + 2
+
+
+async def test_a_counter_that_stands_still_delays_a_few_queries_and_lets_no_more_through() -> None:
+    counting, asked = asyncio.Event(), 0
+
+    async def spend() -> int:
+        nonlocal asked
+        asked += 1
+        await counting.wait()
+        return asked
+
+    bucket = CountedBucket(spend, RATE, 20.0, 2, Clock())
+    takes = [asyncio.create_task(bucket.take()) for _ in range(12)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (sum(take.done() for take in takes), asked) == (8, 8)
+    counting.set()
+    assert await asyncio.gather(*takes) == [0.0] * 12
+    assert bucket.tokens == 8.0
 
 
 async def test_numbers_that_arrive_in_another_order_cost_no_token() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT, Budget, BudgetLimits, LocalBucket, TokenBucket
-from doi_proxy.upstream.source import Priority
+from doi_proxy.upstream.source import Priority, QueryWait
 from tests.clock import Clock
 from tests.constants import changed
 from tests.table import table
@@ -107,6 +107,70 @@ async def test_other_limits_hold_for_queries_that_wait_and_for_the_next_ones() -
     await guests.go("waits too")
     assert guests.entered[-1] == "late"
     await guests.all_go()
+
+
+async def test_a_client_that_wants_the_name_of_another_does_not_wait_in_the_long_line_of_that_one() -> None:
+    budget, wait = budget_of(rate=2, burst=1, places=8), QueryWait()
+    guests = Guests(budget)
+    await guests.come("in flight", *(f"name {number}" for number in range(20)), client=A)
+
+    async def last() -> None:
+        async with budget.admit(PERSON, "last", A, wait):
+            guests.entered.append("last")
+
+    task = asyncio.create_task(last())
+    await settle()
+    assert wait.join is not None
+    for client in (B, B, A):
+        wait.join(client)
+    assert (budget.clients_waiting, budget.waiting_of(B)) == (2, 1)
+    await asyncio.sleep(1.1)
+    assert guests.entered == ["in flight", "name 0", "last"]
+    assert budget.clients_waiting == 1
+    # Its turn is over: who joins now waits in no line.
+    wait.join(C)
+    assert budget.clients_waiting == 1
+    await task
+    await guests.all_go()
+
+
+async def test_a_name_that_many_want_stands_in_few_lines_and_leaves_them_all() -> None:
+    budget, wait = budget_of(rate=1, burst=1, places=8), QueryWait()
+    guests = Guests(budget)
+    await guests.come("in flight", "before", client=A)
+
+    async def wanted() -> None:
+        async with budget.admit(PERSON, "wanted", B, wait):
+            raise AssertionError("it is cancelled before its turn")
+
+    task = asyncio.create_task(wanted())
+    await settle()
+    assert wait.join is not None
+    for number in range(100):
+        wait.join(f"10.{number}.0.0/24")
+    assert budget.clients_waiting == 18
+    task.cancel()
+    await settle()
+    assert budget.clients_waiting == 1
+    await guests.all_go()
+
+
+async def test_what_waits_when_an_outage_begins_costs_no_token_and_waits_no_longer() -> None:
+    budget, is_out, ended = budget_of(rate=1, burst=2, places=8), False, list[float]()
+
+    async def query() -> None:
+        async with budget.admit(PERSON, "10.5555", A, None, lambda: is_out):
+            ended.append(now())
+
+    began = now()
+    tasks = [asyncio.create_task(query()) for _ in range(8)]
+    await settle()
+    await asyncio.sleep(1.5)
+    is_out = True
+    await asyncio.gather(*tasks)
+    assert [at - began for at in ended] == pytest.approx([0.0, 0.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0])
+    await asyncio.sleep(1.0)
+    assert budget.tokens == pytest.approx(2.0)
 
 
 def test_what_a_bucket_has_is_counted_at_the_rate_of_its_time() -> None:

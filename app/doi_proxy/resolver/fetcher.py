@@ -30,7 +30,7 @@ from doi_proxy.errors import (
 )
 from doi_proxy.resolver.resolution import UNPROVEN, Conditions, Proofs, ResolutionObserver, TtlPolicy, must_confirm
 from doi_proxy.upstream.budget import SLOW_AFTER
-from doi_proxy.upstream.source import QueryWait, Source, UpstreamQuery
+from doi_proxy.upstream.source import ClientNetwork, QueryWait, Source, UpstreamQuery
 
 #: The failures that say nothing about the name: its query reached no server, or was not sent.
 _GENERAL: Final = (UpstreamUnreachable, BreakerOpen, UpstreamPaused)
@@ -144,16 +144,24 @@ class SingleFlight(Generic[Result]):
         self._closed = False
 
     def join(
-        self, key: str, work: Callable[[QueryWait], Coroutine[Any, Any, Result]], *, urgent: bool = True
+        self,
+        key: str,
+        work: Callable[[QueryWait], Coroutine[Any, Any, Result]],
+        *,
+        urgent: bool = True,
+        client: ClientNetwork = None,
     ) -> tuple[asyncio.Task[Result], bool]:
         """Return the task for this key, and whether it is new. Await it with `await_shielded`.
 
-        Urgent work does not wait with other work whose query was not sent yet: it sends its own.
+        Urgent work does not wait with other work whose query was not sent yet: it sends its own. With urgent work that
+        waits for its turn, a `client` waits in its own line too.
         """
         if self._closed:
             raise asyncio.CancelledError
         known = self._flights.get(key)
         if known is not None and (known.urgent or not urgent or known.wait.sent_at is not None):
+            if urgent and known.wait.sent_at is None and known.wait.join is not None:
+                known.wait.join(client)
             return known.task, False
         wait = QueryWait()
         task = asyncio.create_task(work(wait))

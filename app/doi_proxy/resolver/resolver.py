@@ -216,7 +216,7 @@ class Resolver:
             return Resolution(name, usable, stale_origin(usable), refusal)
         urgent = conditions.priority is Priority.PERSON
         task, is_new = self._flights.join(
-            name.key, partial(self._fetcher.fetch, name, conditions, entry), urgent=urgent
+            name.key, partial(self._fetcher.fetch, name, conditions, entry), urgent=urgent, client=conditions.client
         )
         if usable is None:
             try:
@@ -256,7 +256,7 @@ class Resolver:
             raise NotCached
         conditions.admit_bypass()
         kind = f"{name.key}?auth={conditions.authoritative}&cert={conditions.certified}"
-        task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, conditions))
+        task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, conditions), client=conditions.client)
         try:
             return Resolution(name, await self._flights.wait(kind, task, conditions.due), Origin.BYPASSED)
         except CouldNotVerify as failure:

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Hashable, Set
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import ceil
 from typing import Final, Protocol
@@ -104,6 +104,10 @@ class BudgetQuery:
     is_bulk: bool
     #: The end of its wait: a place, or the reason why it is refused.
     turn: asyncio.Future[None]
+    #: Whether it would not be sent now, because an outage or a pause began while it waited.
+    is_refused: Callable[[], bool] = lambda: False
+    #: Other clients that want the same name. The query stands in the line of each.
+    others: list[ClientNetwork] = field(default_factory=list)
     #: When it got its place.
     since: float = 0.0
 
@@ -204,15 +208,21 @@ class Budget:
 
     @asynccontextmanager
     async def admit(
-        self, priority: Priority, prefix: str, client: ClientNetwork = None, wait: QueryWait | None = None
+        self,
+        priority: Priority,
+        prefix: str,
+        client: ClientNetwork = None,
+        wait: QueryWait | None = None,
+        is_refused: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator[None]:
         """Hold one place and spend one token.
 
-        `prefix` is that of the name, or the server that has it. Raises NotAdmitted: BudgetSpent, PlacesFull or
-        UpstreamSlow for what the query waited for in vain, or ShareSpent if too many queries of the client wait.
+        `prefix` is that of the name, or the server that has it. A query that waited costs no token if `is_refused` is
+        true when its turn comes: the caller refuses it. Raises NotAdmitted: BudgetSpent, PlacesFull or UpstreamSlow for
+        what the query waited for in vain, or ShareSpent if too many queries of the client wait.
         """
         turn = asyncio.get_running_loop().create_future()
-        query = BudgetQuery(client, prefix, priority is not Priority.PERSON, turn)
+        query = BudgetQuery(client, prefix, priority is not Priority.PERSON, turn, is_refused)
         try:
             if any(self._waiting[: 1 + query.is_bulk]) or not self._has_place(query) or await self._take(query):
                 await self._wait(query, wait or QueryWait())
@@ -251,7 +261,7 @@ class Budget:
         # Otherwise nothing changed for the queries that wait. A look at all of them takes up to 5 ms.
         if self._has_place(query):
             self._look.set()
-        wait.find_lack = partial(self._find_lack, query)
+        wait.find_lack, wait.join = partial(self._find_lack, query), partial(self._join, query)
         try:
             # A list and a refresh can wait for longer than a reader.
             async with asyncio.timeout(60.0 if query.is_bulk else QUEUE_TIMEOUT):
@@ -279,10 +289,22 @@ class Budget:
         lines.add(query.client, query)
         self._waiting[query.is_bulk].add(query)
 
+    def _join(self, query: BudgetQuery, client: ClientNetwork) -> None:
+        """Let another client wait for a query in its own line: that of the first client can be long."""
+        lines, clients = self._lines[query.is_bulk], (query.client, *query.others)
+        if query not in self._waiting[query.is_bulk] or client in clients or lines.count(client) >= MOST_OF_CLIENT:
+            return
+        # Of a name that many want at once, the lines of so many clients are enough.
+        if len(clients) <= 16:
+            query.others.append(client)
+            lines.add(client, query)
+            self._look.set()
+
     def _leave_line(self, query: BudgetQuery) -> None:
         if query in self._waiting[query.is_bulk]:
             self._waiting[query.is_bulk].remove(query)
-            self._lines[query.is_bulk].remove(query.client, query)
+            for client in (query.client, *query.others):
+                self._lines[query.is_bulk].remove(client, query)
             if not self.waiting:
                 self._look.set()
 
@@ -308,23 +330,23 @@ class Budget:
         return errors.PlacesFull(retry_after=USUAL_RETRY)
 
     async def _serve(self) -> None:
-        """Admit queries as places and tokens become free, until none waits.
-
-        One token is taken after the other: with a counter in Valkey, each takes a round trip.
-        """
+        """Admit queries as places and tokens become free, until none waits."""
         while self.waiting:
             self._look.clear()
-            query = self._find_next()
-            if query is None:
+            found = self._find_next()
+            if found is None:
                 self._token_in = [0.0, 0.0]
                 await self._look.wait()
-            elif seconds := await self._take(query):
+                continue
+            client, query = found
+            seconds = 0.0 if query.is_refused() else await self._take(query)
+            if seconds:
                 # A person's query may come meanwhile.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await self._look.wait()
             elif not query.turn.done():
-                self._lines[query.is_bulk].end_turn(query.client)
+                self._lines[query.is_bulk].end_turn(client)
                 self._leave_line(query)
                 query.turn.set_result(None)
 
@@ -342,14 +364,14 @@ class Budget:
         query.since = self._clock()
         return seconds
 
-    def _find_next(self) -> BudgetQuery | None:
-        """The query whose turn it is, of those for which there is a place: a person's if there is one."""
+    def _find_next(self) -> tuple[ClientNetwork, BudgetQuery] | None:
+        """The client whose turn it is, and its query, of those for which there is a place: people come first."""
         for lines in self._lines:
             closed = self._find_closed(is_bulk=lines is self._lines[True])
             if closed is not None:
-                for _, query in lines.turns():
-                    if not query.turn.done() and closed.isdisjoint((query.prefix, _find_network(query.client))):
-                        return query
+                for client, query in lines.turns():
+                    if not query.turn.done() and closed.isdisjoint((query.prefix, _find_network(client))):
+                        return client, query
         return None
 
     def _has_place(self, query: BudgetQuery) -> bool:

@@ -7,6 +7,7 @@ what the others sent.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from doi_proxy.rationing import ROUNDING
@@ -21,7 +22,8 @@ class CountedBucket:
 
     `rate` is that of all `instances`, `burst` the part of this one. `clock` is monotonic, in seconds. All together
     spend at most their bursts + rate * t tokens in `t` seconds, and one more for each query under way: what the others
-    spent is known only after a query.
+    spent is known only after a query. A query does not wait for its number, so that a counter that stands still for a
+    moment delays none.
     """
 
     def __init__(self, spend: Spend, rate: float, burst: float, instances: int, clock: Callable[[], float]) -> None:
@@ -33,6 +35,7 @@ class CountedBucket:
         self._own, self._others = 0, 0
         #: The last number of all, and the queries whose number is not known yet.
         self._count, self._under_way = 0, 0
+        self._learning = set[asyncio.Task[None]]()
         #: The part of this instance, while nothing counts the queries. It begins empty: the tokens may be spent.
         self._alone: LocalBucket | None = None
 
@@ -42,18 +45,34 @@ class CountedBucket:
         missing = 1.0 + max(0.0, min(leaving, self._burst - 1.0)) - self._level
         if missing > ROUNDING:
             return max(0.0, self._blocked_until - self._at) + missing / self._rate
+        if self._alone is not None:
+            count = await self._spend()
+            if count is None:
+                return await self._take_alone(leaving)
+            self._level -= 1.0
+            self._follow(count, self._count)
+            return 0.0
         self._level -= 1.0
+        # What the others spend stays unknown for so many queries.
+        while len(self._learning) >= 8:
+            await asyncio.wait(self._learning, return_when=asyncio.FIRST_COMPLETED)
         self._under_way += 1
+        learning = asyncio.create_task(self._learn())
+        self._learning.add(learning)
+        learning.add_done_callback(self._learning.discard)
+        return 0.0
+
+    async def _learn(self) -> None:
+        """Count a query that has its token."""
         known = self._count
         try:
             count = await self._spend()
         finally:
             self._under_way -= 1
         if count is None:
-            self._level += 1.0
-            return await self._take_alone(leaving)
-        self._follow(count, known)
-        return 0.0
+            await self._take_alone(0.0)
+        else:
+            self._follow(count, known)
 
     async def back_off(self, seconds: float) -> None:
         """See TokenBucket."""

@@ -299,7 +299,7 @@ class Guard:
         prefix = self._server or name.partition("/")[0]
         try:
             await self._refuse()
-            async with self.budget.admit(priority, prefix, client, wait):
+            async with self.budget.admit(priority, prefix, client, wait, lambda: self.refusal is not None):
                 # The breaker may have opened, or a pause begun, while this query waited for its place.
                 await self._refuse()
                 if self.breaker.state is not BreakerState.CLOSED:
@@ -312,11 +312,9 @@ class Guard:
             if not admitted:
                 self._count(error.token, began)
             # The full share of one client does not concern the others.
-            if isinstance(error, errors.NotAdmitted) and not isinstance(error, errors.ShareSpent):
-                # The queries that waited while an outage or a pause began took the tokens, and none was sent.
-                await self._refuse()
-                if priority is Priority.PERSON:
-                    self.budget.log.refusal(error, self.budget.describe(error))
+            is_own = isinstance(error, errors.ShareSpent) or priority is not Priority.PERSON
+            if isinstance(error, errors.NotAdmitted) and not is_own:
+                self.budget.log.refusal(error, self.budget.describe(error))
             raise
 
     async def _refuse(self) -> None:

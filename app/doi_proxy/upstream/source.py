@@ -124,6 +124,8 @@ class QueryWait:
 
     #: What the query lacks, as the error of its refusal, or lacked when its turn came. None if it has not waited.
     find_lack: Callable[[], NotAdmitted] | None = None
+    #: Lets another client wait for it in a line of its own. None if it has not waited.
+    join: Callable[[ClientNetwork], None] | None = None
     #: When it was sent, by the loop's clock. None before that.
     sent_at: float | None = None
 
