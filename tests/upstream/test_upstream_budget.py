@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from itertools import count
 from statistics import median
 from typing import Final
 
 import pytest
 
-from doi_proxy.errors import BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow
+from doi_proxy.errors import BreakerOpen, BudgetSpent, NotAdmitted, PlacesFull, Quota, ShareSpent, UpstreamSlow
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT, Budget, BudgetLimits, LocalBucket, TokenBucket
 from doi_proxy.upstream.source import Priority, QueryWait
 from tests.clock import Clock
@@ -156,17 +156,19 @@ async def test_a_name_that_many_want_stands_in_few_lines_and_leaves_them_all() -
 
 
 async def test_what_waits_when_an_outage_begins_costs_no_token_and_waits_no_longer() -> None:
-    budget, is_out, ended = budget_of(rate=1, burst=2, places=8), False, list[float]()
+    budget, refusal, ended = budget_of(rate=1, burst=2, places=8), list[BreakerOpen](), list[float]()
 
     async def query() -> None:
-        async with budget.admit(PERSON, "10.5555", A, None, lambda: is_out):
-            ended.append(now())
+        with suppress(BreakerOpen):
+            async with budget.admit(PERSON, "10.5555", A, None, lambda: refusal[0] if refusal else None):
+                pass
+        ended.append(now())
 
     began = now()
     tasks = [asyncio.create_task(query()) for _ in range(8)]
     await settle()
     await asyncio.sleep(1.5)
-    is_out = True
+    refusal.append(BreakerOpen())
     await asyncio.gather(*tasks)
     assert [at - began for at in ended] == pytest.approx([0.0, 0.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0])
     await asyncio.sleep(1.0)

@@ -104,8 +104,8 @@ class BudgetQuery:
     is_bulk: bool
     #: The end of its wait: a place, or the reason why it is refused.
     turn: asyncio.Future[None]
-    #: Whether it would not be sent now, because an outage or a pause began while it waited.
-    is_refused: Callable[[], bool] = lambda: False
+    #: Why it would not be sent now, if an outage or a pause began while it waited.
+    find_refusal: Callable[[], errors.CouldNotVerify | None] = lambda: None
     #: Other clients that want the same name. The query stands in the line of each.
     others: list[ClientNetwork] = field(default_factory=list)
     #: When it got its place.
@@ -213,16 +213,16 @@ class Budget:
         prefix: str,
         client: ClientNetwork = None,
         wait: QueryWait | None = None,
-        is_refused: Callable[[], bool] = lambda: False,
+        find_refusal: Callable[[], errors.CouldNotVerify | None] = lambda: None,
     ) -> AsyncIterator[None]:
         """Hold one place and spend one token.
 
-        `prefix` is that of the name, or the server that has it. A query that waited costs no token if `is_refused` is
-        true when its turn comes: the caller refuses it. Raises NotAdmitted: BudgetSpent, PlacesFull or UpstreamSlow for
-        what the query waited for in vain, or ShareSpent if too many queries of the client wait.
+        `prefix` is that of the name, or the server that has it. Raises NotAdmitted: BudgetSpent, PlacesFull or
+        UpstreamSlow for what the query waited for in vain, or ShareSpent if too many queries of the client wait. If
+        the query waited, and `find_refusal` then gives another error, that one is raised and costs no token.
         """
         turn = asyncio.get_running_loop().create_future()
-        query = BudgetQuery(client, prefix, priority is not Priority.PERSON, turn, is_refused)
+        query = BudgetQuery(client, prefix, priority is not Priority.PERSON, turn, find_refusal)
         try:
             if any(self._waiting[: 1 + query.is_bulk]) or not self._has_place(query) or await self._take(query):
                 await self._wait(query, wait or QueryWait())
@@ -339,8 +339,10 @@ class Budget:
                 await self._look.wait()
                 continue
             client, query = found
-            seconds = 0.0 if query.is_refused() else await self._take(query)
-            if seconds:
+            if (refusal := query.find_refusal()) is not None:
+                self._leave_line(query)
+                query.turn.set_exception(refusal)
+            elif seconds := await self._take(query):
                 # A person's query may come meanwhile.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):

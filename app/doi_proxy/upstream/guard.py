@@ -299,7 +299,7 @@ class Guard:
         prefix = self._server or name.partition("/")[0]
         try:
             await self._refuse()
-            async with self.budget.admit(priority, prefix, client, wait, lambda: self.refusal is not None):
+            async with self.budget.admit(priority, prefix, client, wait, self._find_error):
                 # The breaker may have opened, or a pause begun, while this query waited for its place.
                 await self._refuse()
                 if self.breaker.state is not BreakerState.CLOSED:
@@ -324,13 +324,18 @@ class Guard:
         if was_paused and not is_paused:
             # The bucket starts empty: an upstream that was just overloaded must not get a burst.
             await self.budget.start_empty()
-        if refusal is None:
-            return
-        if is_paused:
-            error = errors.UpstreamPaused(retry_after=refusal.seconds)
-            self.log.pause(refusal.seconds, error)
+        error = self._find_error()
+        if isinstance(error, errors.UpstreamPaused):
+            self.log.pause(error.retry_after or 0.0, error)
+        if error is not None:
             raise error
-        raise errors.BreakerOpen(retry_after=refusal.seconds)
+
+    def _find_error(self) -> errors.UpstreamPaused | errors.BreakerOpen | None:
+        """The error of a query that this upstream gets none of now. None if one may be sent."""
+        refusal = self.refusal
+        if refusal is None:
+            return None
+        return (errors.UpstreamPaused if refusal.by == "pause" else errors.BreakerOpen)(retry_after=refusal.seconds)
 
     async def _query(self, name: str, fetch: Callable[[], Awaitable[T]]) -> T:
         """Query, and update breaker, pause and log by the answer or the failure."""
