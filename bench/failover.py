@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bench.findings import Claim, Section, Table
 from bench.plan import Plan
-from tests.cluster import lease_holder
+from tests.cluster import held_query
 from tests.cluster.load import Load, Verdicts
 from tests.cluster.processes import Proxy, UpstreamProcess, until
 from tests.features.valkey.valkey_cluster import running_cluster
@@ -182,10 +182,10 @@ async def _kill_proxy() -> float:
     server = start_valkey()
     with _World() as world:
         world.callback(server.terminate)
-        upstream = await world.start_upstream({lease_holder.NAME: lease_holder.URL})
-        store, settings = f"valkey://127.0.0.1:{server.port}/0", lease_holder.SETTINGS
+        upstream = await world.start_upstream({held_query.NAME: held_query.URL})
+        store, settings = f"valkey://127.0.0.1:{server.port}/0", held_query.SETTINGS
         holder, other = [await world.start_proxy(upstream, store, **settings) for _ in range(2)]
-        lost = await lease_holder.begin_query(holder, upstream)
+        lost = await held_query.begin_query(holder, upstream)
         holder.process.kill()
         return await _wait_for(other, lost)
 
@@ -193,8 +193,8 @@ async def _kill_proxy() -> float:
 async def _wait_for(other: Proxy, lost: asyncio.Task[Any]) -> float:
     with suppress(OSError, EOFError):
         await lost
-    answer, seconds = await lease_holder.ask_another(other)
-    if answer.location != lease_holder.URL:
+    answer, seconds = await held_query.ask_another(other)
+    if answer.location != held_query.URL:
         raise RuntimeError(f"the other process answered {answer.status} {answer.location}")
     return seconds
 

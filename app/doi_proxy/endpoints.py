@@ -1,4 +1,4 @@
-"""Who sees the paths for operators, and the log of what they do there; routes that are built when needed."""
+"""What the endpoints of features have in common: paths for operators, their log, routes built when needed, errors."""
 
 from __future__ import annotations
 

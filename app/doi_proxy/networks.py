@@ -1,8 +1,8 @@
-"""Which addresses handle servers may have. Any registrant can write any address into a site value.
+"""Lists of networks: those of clients, one a line in a file, and the addresses that handle servers may have.
 
-SPECIAL has the blocks of the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890), and others that no
-public server has. Of ::ffff:0:0/96 and 64:ff9b::/96, the IPv4 address inside counts. The list of the standard library
-depends on the version of Python.
+Any registrant can write any address into a site value. SPECIAL has the blocks of the IANA IPv4 and IPv6
+Special-Purpose Address Registries (RFC 6890), and others that no public server has. Of ::ffff:0:0/96 and
+64:ff9b::/96, the IPv4 address inside counts. The list of the standard library depends on the version of Python.
 """
 
 from __future__ import annotations

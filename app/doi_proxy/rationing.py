@@ -1,4 +1,4 @@
-"""Token buckets of clients, and of the networks that contain them. They are in memory alone."""
+"""Token buckets of clients and of the networks that contain them, and shares of what is scarce. All are in memory."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def find_width(account: Hashable) -> int:
     return _FORGEABLE_WIDTH if account == FORGEABLE else 1
 
 
-#: Limit of a back-off, in seconds. It holds for callers, for damaged rows and after the clock was corrected. It is also
-#: the longest Retry-After that the upstream client obeys.
+#: Limit of a back-off, in seconds, also after the clock was corrected. It is also the longest Retry-After that the
+#: upstream client obeys.
 MAX_BACK_OFF: Final = 3_600.0
 #: A token may lack this much. A present-day Unix time as a float has a resolution of 0.24 microseconds.
 ROUNDING: Final = 1e-6

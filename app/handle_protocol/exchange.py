@@ -296,6 +296,3 @@ def _choose_failure(failures: Sequence[errors.HandleProtocolError]) -> errors.Ha
     answered = filter(_is_answered, failures)
     silent = (failure for failure in failures if isinstance(failure, errors.ServerTimeout))
     return next(answered, None) or next(silent, failures[0])
-
-
-# What doi-proxy has and a program by itself does not: a budget, a log, a breaker, and a file for the root.

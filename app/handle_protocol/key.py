@@ -85,6 +85,6 @@ def _read_rsa(public_key: bytes) -> KeyNumbers | None:
     try:
         key = decode_public_key(public_key) if public_key else None
     except MalformedMessage:
-        # `verify` refuses it when a signature is checked.
+        # `verify_bytes` refuses it when a signature is checked.
         return None
     return key if key is not None and key.type == RSA else None

@@ -1,4 +1,4 @@
-"""10320/loc: several locations of one name (technical manual, chapter 12; DOI Handbook, section "Resolution").
+"""10320/loc, several locations of one name, and HS_NAMESPACE (technical manual, chapter 12; DOI Handbook).
 
 A value is XML. The attributes of the root are settings, its children are `location` (or the older `loc_template`).
 """

@@ -1,4 +1,4 @@
-"""Which server of a service is queried about a handle, and at which of its interfaces."""
+"""The servers of a service: their health, the root that leads to them, and which one is queried at which interface."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Known = TypeVar("Known")
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """The bounds of a Health. Times are in seconds."""
+    """The bounds of a ServerHealth. Times are in seconds."""
 
     #: The pause after the first failure of an interface. It doubles with each further failure in a row.
     first_pause: float = 5.0
@@ -329,9 +329,8 @@ def _rotate(items: list[Candidate], places: int) -> list[Candidate]:
     return items[start:] + items[:start]
 
 
-# Without the cache, this takes a quarter of the processor time of a query.
-# Servers whose interfaces are kept ready for queries. One takes about 2 kB; a hostile one has a key as long as a site
-# value can be, 64 KiB.
+# Without the cache, this takes a quarter of the processor time of a query. An entry takes about 2 kB; that of a
+# hostile server has a key as long as a site value can be, 64 KiB.
 @lru_cache(maxsize=256)
 def _list_interfaces(
     server: site_value.Server, address: site_value.Address, serial: int, host: bytes | None, version: tuple[int, int]

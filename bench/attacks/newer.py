@@ -1,4 +1,4 @@
-"""Attacks on endpoints that came later: uploads."""
+"""Uploads to /references, as an attack: odd files, forms and heads."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.valkey, pytest.mark.repository]
 
 def test_one_round_finds_no_wrong_answer(tmp_path: Path) -> None:
     (section,) = failover(Plan(0.1, 1, (), "generated", tmp_path, Cores((), ()), batch_sizes=()))
-    failovers, leases = (table.rows for table in section.tables)
+    failovers, waits = (table.rows for table in section.tables)
     assert [row[4:] for row in failovers] == [("0", "0", "0")] * 2
-    assert len(leases) == 1
+    assert len(waits) == 1
     assert all(claim.holds for claim in section.claims[:3])

@@ -129,6 +129,3 @@ async def test_the_time_of_use_is_written_once_an_hour(tmp_path: Path, clock: Cl
 
     await fill(path, clock, 1)
     assert [await last_used(age) for age in (0, 3_599, 3_600, 3_601)] == [0, 0, 3_600, 3_600]
-
-
-# --- Valkey ----------------------------------------------------------------------------------------------------------

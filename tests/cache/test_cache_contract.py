@@ -349,9 +349,6 @@ async def test_every_kept_announcement_is_heard_and_who_missed_more_hears_of_an_
     assert (len(later.keys), later.overrun) == (row.more, False)
 
 
-# --- Leases ----------------------------------------------------------------------------------------------------------
-
-
 # --- Queries that are counted ----------------------------------------------------------------------------------------
 
 

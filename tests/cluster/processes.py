@@ -27,7 +27,7 @@ START_DEADLINE: Final = 300.0
 #: Seconds until a process has ended after SIGTERM.
 STOP_DEADLINE: Final = 120.0
 #: For proxies whose Valkey server does not end: longer than any of them stands still on a busy machine. After the usual
-#: 0.1 s the lease of a name holds in one process only, and a test that counts queries fails.
+#: 0.1 s a store counts as failed, and a test that counts queries fails.
 PATIENT: Final[dict[str, object]] = {STORE_TIMEOUT: 30.0}
 _LOOK_EVERY: Final = 0.02
 #: What a proxy logs, or an upstream prints, when it has bound its port.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
-from tests.cluster.lease_holder import NAME, SETTINGS, URL, ask_another, begin_query
+from tests.cluster.held_query import NAME, SETTINGS, URL, ask_another, begin_query
 from tests.cluster.processes import Proxy, UpstreamProcess
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -92,7 +92,7 @@ async def test_one_proxy_is_the_upstream_of_another(start_upstream: StartUpstrea
     assert (answer.status in (502, 503, 504), answer.json["responseCode"]) == (True, 2)
 
 
-# --- A process that has the lease on a name is killed: the other processes do not wait for the end of its query ------
+# --- A process with a query under way is killed: the other processes do not wait for the end of its query ------------
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""The names in running text: where they are, how they are read, and that the pieces of a text do not matter."""
+"""The names in running text, those that follow from other identifiers, and those that look like a missing one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from handle_protocol.wire.message import (
     MAX_PACKET_BYTES,
     AnswerText,
     Digest,
-    Envelope,
     Header,
     OpFlag,
     Response,
@@ -175,8 +174,3 @@ def split_lie(data: bytes) -> list[bytes]:
         + payload[start : start + _PAYLOAD]
         for number, start in enumerate(range(0, len(payload), _PAYLOAD))
     ]
-
-
-def envelope_of(request_id: int) -> Envelope:
-    """The envelope of an answer."""
-    return Envelope(request_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -147,10 +147,6 @@ def _describe_value(value: Value) -> dict[str, Any]:
 
 def _without(described: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: item for name, item in described.items() if name not in names}
-
-
-def _ids(items: list[Row]) -> Callable[[Row], str]:
-    return lambda item: str(item["id"])
 
 
 def _exchanges(key: str) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Handle values: every data format, old bare strings, types and their subtypes, and TTLs (RFC 3651, section 3.1)."""
+"""Handle values, HS_NAMESPACE and 10320/loc: every data format, types and subtypes, TTLs (RFC 3651, section 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the references are in a text: numbered, broken where lines are full, after blank lines, or one a line."""
+"""Where the references are in a text, the media type of a body, and how rows are written."""
 
 from __future__ import annotations
 

@@ -556,8 +556,7 @@ OTHER_TEXTS: Final = {
 }
 #: Messages and descriptions with such a word, by the module, with what decides it or the reason.
 MESSAGES: Final = {
-    "assembly/command_stores.py": "a file",
-    "assembly/checks.py": "the store has just been tried",
+    "assembly/checks.py": "the store has just been tried, or a file",
     "assembly/settings/": "what a setting does",
     "cache/tiered.py": "a failure of the store has just been caught",
     "commands/": "what a command does",

@@ -137,12 +137,6 @@ def target(resolution: Resolution) -> str | None:
     return resolution.record.values[0].text
 
 
-async def several_turns() -> None:
-    """Let the other tasks run for some turns of the event loop."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 async def eventually(holds: Callable[[], bool]) -> None:
     """Let time pass until something holds."""
     async with asyncio.timeout(10):

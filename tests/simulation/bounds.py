@@ -22,9 +22,9 @@ STORE_BYTES: Final = 2 * 1024 * 1024
 #: Of each instance: a part of what the answers of a history take.
 PREPARED_BYTES: Final = 65_536
 CONNECTIONS: Final = 1_000
-#: Keys of Valkey that are not one of a name: buckets, notes, purges and announcements.
+#: Keys of Valkey that are not one of a name: counters, notes, purges and announcements.
 _OTHER_KEYS: Final = 100
-#: An entry and a lease.
+#: An entry, and the last purge of the name.
 _KEYS_OF_A_NAME: Final = 2
 #: Tasks of an instance that has nothing to do, more than at its start: what it began when it was first needed.
 _MORE_TASKS: Final = 8

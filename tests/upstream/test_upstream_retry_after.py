@@ -1,4 +1,4 @@
-"""When a refusing upstream wants to be asked again."""
+"""The URL of a query, and what an answer says besides a record: Retry-After, and registration agencies."""
 
 from __future__ import annotations
 

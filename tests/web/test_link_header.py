@@ -1,4 +1,4 @@
-"""`Link` headers from the locations of a record."""
+"""`Link` headers from the locations of a record, and the terms of answers in each second of a record's life."""
 
 from __future__ import annotations
 

@@ -121,9 +121,6 @@ async def test_a_name_is_a_json_string(proxy: Proxy, name: str) -> None:
     assert row["DOI"] == name and set(row) == {"DOI", "status"}
 
 
-#: What browsers send.
-
-
 async def test_a_browser_gets_a_page_with_a_row_for_each_name(proxy: Proxy) -> None:
     got = await proxy.get("/ra/10.5555/a,10.7777/c,10.5555/none,x%3Cb%3E", accept=BROWSER)
     assert (got.status, got["content-type"], got["vary"]) == (

@@ -420,7 +420,7 @@ def _is_ending(text: str) -> bool:
     last = text[-1:]
     if last == "#":
         return not text.endswith("-#")
-    # Nor with punctuation of other scripts, or with the number of a footnote: Unicode, General_Category P and No.
+    # Nor does a name end with punctuation of other scripts, or the number of a footnote (General_Category P and No).
     return last in ENDINGS or (last > "\x7f" and unicodedata.category(last).startswith(("P", "No")))
 
 

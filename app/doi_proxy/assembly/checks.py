@@ -1,4 +1,4 @@
-"""Checks before a start: of the parts that the settings describe, and those of the features."""
+"""Checks before a start, of the parts that the settings describe and of the features; and the store of a command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from doi_proxy.assembly.core import assemble, build_pages, describe_left_file, open_cache
+from doi_proxy.assembly.core import (
+    UNOBSERVED,
+    SuppliedParts,
+    assemble,
+    build_pages,
+    describe_left_file,
+    open_cache,
+    open_core,
+    read_resolver_timeouts,
+)
 from doi_proxy.assembly.features import installed, upstream_kinds
 from doi_proxy.assembly.settings import Settings, validate
 from doi_proxy.assembly.settings.sources import SourcedValue
@@ -22,14 +31,14 @@ from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Check, Finding, Inspection
 from doi_proxy.system.options import redact
 from doi_proxy.upstream import upstream_log
-from doi_proxy.upstream.source import CONTROL_NAME, Source, UpstreamQuery
+from doi_proxy.upstream.source import CONTROL_NAME, BulkSource, Source, UpstreamQuery
 from doi_proxy.upstream.upstream_log import CORRECT_ADDRESS, find_remedy
 from doi_proxy.web.pages import Pages
 
 #: Longest time for the check of the store, and of one upstream, in seconds.
 _DEADLINE: Final = 15.0
 #: Memory tier of a check, in bytes.
-_MEMORY_BYTES: Final = 1024 * 1024
+_CHECK_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,7 @@ def _is_missing(store_url: str) -> bool:
 
 
 async def _try_store(settings: Settings, *, contacts: bool) -> None:
-    cache = open_cache(settings.model_copy(update={"cache_memory_bytes": _MEMORY_BYTES}), read_only=True)
+    cache = open_cache(settings.model_copy(update={"cache_memory_bytes": _CHECK_BYTES}), read_only=True)
     try:
         stats = (await cache.stats()).store if contacts else None
         if stats is not None and not stats.healthy:
@@ -164,7 +173,7 @@ def _urls(settings: Settings) -> Iterable[str]:
 async def _try_upstream(settings: Settings, url: str) -> None:
     """Query one upstream about the control name. Raises CouldNotVerify and ConfigurationError."""
     alone = {"upstream_url": (url,), "upstream_routes": (), "store_url": "memory:"}
-    parts = assemble(settings.model_copy(update=alone | {"cache_memory_bytes": _MEMORY_BYTES}))
+    parts = assemble(settings.model_copy(update=alone | {"cache_memory_bytes": _CHECK_BYTES}))
     try:
         await parts.upstream.source.fetch(UpstreamQuery(CONTROL_NAME))
     finally:
@@ -190,9 +199,9 @@ def _find_failure(work: Coroutine[Any, Any, None]) -> str | None:
 
 
 #: Size of the memory tier of a command, in bytes: enough for the prefix records that names share.
-MEMORY_BYTES: Final = 8 * 1024 * 1024
+_COMMAND_BYTES: Final = 8 * 1024 * 1024
 #: Timeout of the store, in seconds. It is long because no client waits and answers are large.
-STORE_TIMEOUT: Final = 5.0
+_COMMAND_TIMEOUT: Final = 5.0
 
 
 class CommandStores:
@@ -222,7 +231,7 @@ class CommandStores:
     async def open(self, *, read_only: bool = False) -> AsyncIterator[TieredStore]:
         """See Stores."""
         with self._name_store_in_errors():
-            cache = open_cache(self._for_command(), read_only=read_only, timeout=STORE_TIMEOUT)
+            cache = open_cache(self._for_command(), read_only=read_only, timeout=_COMMAND_TIMEOUT)
         try:
             yield cache
             await cache.flush()
@@ -237,8 +246,6 @@ class CommandStores:
             raise ConfigurationError(
                 "--mode sealed: a sealed proxy does not query the upstream; run this command with --mode online"
             )
-        from doi_proxy.upstream.source import BulkSource  # noqa: PLC0415 - see _open
-
         async with self._open(self._for_command(), observers, BulkSource) as core:
             yield core
 
@@ -258,7 +265,7 @@ class CommandStores:
     @asynccontextmanager
     async def open_as_service(self) -> AsyncIterator[Core]:
         """See Stores."""
-        memory = min(self._settings.cache_memory_bytes, MEMORY_BYTES)
+        memory = min(self._settings.cache_memory_bytes, _COMMAND_BYTES)
         async with self._open(
             self._settings.model_copy(update={"cache_memory_bytes": memory}), is_service=True
         ) as core:
@@ -272,7 +279,7 @@ class CommandStores:
                 "--store-url memory: this store ends with its process; give the store of the proxy, "
                 "such as sqlite:///path, or use show, refresh and purge with --server URL"
             )
-        return settings.model_copy(update={"cache_memory_bytes": MEMORY_BYTES} | (changes or {}))
+        return settings.model_copy(update={"cache_memory_bytes": _COMMAND_BYTES} | (changes or {}))
 
     @asynccontextmanager
     async def _open(
@@ -286,13 +293,6 @@ class CommandStores:
     ) -> AsyncIterator[Core]:
         """The core with the timeouts of a command, whose store must not fail; or as it `is_service`."""
         # A command that only reads the store needs no upstream and no feature, whose import takes a second.
-        from doi_proxy.assembly.core import (  # noqa: PLC0415
-            UNOBSERVED,
-            SuppliedParts,
-            open_core,
-            read_resolver_timeouts,
-        )
-
         if not settings.store_url.startswith("memory:"):
             # A service with this store may query the upstream too, which is to see one client.
             rate, burst = settings.upstream_rate, settings.upstream_burst
@@ -303,7 +303,7 @@ class CommandStores:
         parts = SuppliedParts(wrap_source=wrap_source)
         with self._name_store_in_errors():
             if not is_service:
-                cache = open_cache(settings, observer=observers.store, read_only=read_only, timeout=STORE_TIMEOUT)
+                cache = open_cache(settings, observer=observers.store, read_only=read_only, timeout=_COMMAND_TIMEOUT)
                 # Seconds that a command waits for the fresh record even if there is a stale one.
                 timeouts = replace(read_resolver_timeouts(), upstream=3_600.0, recheck=0.0)
                 parts = replace(parts, cache=cache, timeouts=timeouts)

@@ -308,7 +308,6 @@ UNOBSERVED: Final = Observers()
 class Parts:
     """The parts of one process."""
 
-    settings: Settings
     cache: TieredStore
     upstream: guard.Upstream
     resolver: Resolver
@@ -332,7 +331,6 @@ def assemble(
     policy = read_ttl_policy(settings)
     upstream = open_upstream(settings, cache, policy, clock, observers=observers)
     urls = (*settings.upstream_url, *settings.upstream_route_urls.values())
-    # Memory for the names whose queries failed, in bytes.
     resolver = Resolver(
         cache,
         wrap_source(upstream.source) if wrap_source else upstream.source,
@@ -343,10 +341,11 @@ def assemble(
             # No answer is verified without handle servers.
             proofs=Proofs(settings.upstream_verify if any(map(is_signed, urls)) else "never"),
         ),
+        # 4 MiB for the names whose queries failed.
         failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=4 * 1024 * 1024),
         observer=observers.resolver,
     )
-    return Parts(settings, cache, upstream, resolver)
+    return Parts(cache, upstream, resolver)
 
 
 def read_ttl_policy(settings: Settings) -> TtlPolicy:
@@ -458,9 +457,8 @@ def set_budget(core: Core, settings: Settings) -> None:
 
 
 def _read_background_rate(settings: Settings) -> tuple[float, float]:
-    # All instances have this share together.
-    # The share of the upstream's budget for look-ups that no client requested, of all pages, problems and lists
-    # together.
+    # All instances together have this share of the budget, for look-ups of pages, problems and lists that no client
+    # requested.
     rate = 0.05 * settings.upstream_rate / settings.instances
     # Seconds of it that are saved up.
     return rate, max(1.0, rate * 10.0)

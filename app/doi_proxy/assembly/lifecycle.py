@@ -99,12 +99,12 @@ async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
     Python 3.11 that loses a cancellation which arrives together with its result (python/cpython#86296).
     """
     pending = set(tasks)
+    # At most 50 cancellations, 0.1 s apart.
     for _ in range(50):
         if not pending:
             return
         for task in pending:
             task.cancel()
-        # Seconds between two cancellations of a task that is still running, and how many there are.
         _, pending = await asyncio.wait(pending, timeout=0.1)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -14,10 +13,6 @@ from doi_proxy.features.feature import Feature, Opened
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.redirect import Face, Gate
 from doi_proxy.web.request_path import STATIC_PATH, Paths
-
-if TYPE_CHECKING:
-    pass
-
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 

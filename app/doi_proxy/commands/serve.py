@@ -21,8 +21,7 @@ from doi_proxy.commands.imports import collect_nothing
 from doi_proxy.commands.systemd import SOCKET_VARIABLE, Notifier, read_watchdog, take_socket
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.main import create
-from doi_proxy.server import http_server
-from doi_proxy.server.http_server import Events, FurtherListener, HttpServer, ServerOptions
+from doi_proxy.server.http_server import GRACE, Events, FurtherListener, HttpServer, ServerOptions
 from doi_proxy.server.listening import UNIX, listen, listen_at
 from doi_proxy.server.tls import Certificate, find_certificate_problems
 from doi_proxy.store.file import find_store_file
@@ -149,9 +148,9 @@ def _run(
         notifier.stopping()
         lifecycle.start_draining()
 
-    events = http_server.Events(lambda: _report_ready(notifier, status), drain, notifier.alive)
+    events = Events(lambda: _report_ready(notifier, status), drain, notifier.alive)
     lifecycle.request_reload = reload
-    further = [http_server.FurtherListener(application.listeners[name], listening) for name, listening in sockets[1:]]
+    further = [FurtherListener(application.listeners[name], listening) for name, listening in sockets[1:]]
     server = SignalServer(application, server_options(settings, certificate), events, reload, further)
     register(server, lifecycle)
     server.run(sockets=handles_of(sockets[0][1]))
@@ -163,19 +162,19 @@ def handles_of(listening: socket.socket) -> list[socket.socket]:
     return [listening, *(listening.dup() for _ in range(ACCEPTED_A_TURN - 1))]
 
 
-def register(server: http_server.HttpServer, lifecycle: Lifecycle) -> None:
+def register(server: HttpServer, lifecycle: Lifecycle) -> None:
     """Apply a reload to the server."""
     lifecycle.on_reload(lambda new: server.load_certificate(new.tls_cert, new.tls_key), "tls_cert", "tls_key")
     lifecycle.on_reload(lambda new: server.set_trusted_proxies(new.trusted_proxies), "trusted_proxies")
 
 
-def server_options(settings: Settings, certificate: Certificate) -> http_server.ServerOptions:
+def server_options(settings: Settings, certificate: Certificate) -> ServerOptions:
     """The settings of the server."""
-    return http_server.ServerOptions(
+    return ServerOptions(
         trusted_proxies=settings.trusted_proxies,
         proxy_protocol=settings.proxy_protocol,
         certificate=certificate,
-        grace=http_server.GRACE,
+        grace=GRACE,
     )
 
 

@@ -97,7 +97,9 @@ def read_body_format(
     media_type = read_content_type(content_type, supported)
     encoding = (content_encoding or "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
-        raise UnsupportedBody(f"The body has Content-Encoding: {encoding[:80]}; send it as it is, or as gzip.")
+        raise UnsupportedBody(
+            f"The body has Content-Encoding: {encoding[:_MAX_SHOWN_CHARACTERS]}; send it as it is, or as gzip."
+        )
     return BodyFormat(media_type, encoding != "identity", *columns)
 
 

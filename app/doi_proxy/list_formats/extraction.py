@@ -1,4 +1,4 @@
-"""The names in running text, each with its position."""
+"""The names in running text, each with its position, and the references of a text with their names."""
 
 from __future__ import annotations
 

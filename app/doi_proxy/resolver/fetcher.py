@@ -1,4 +1,4 @@
-"""Queries the upstream about one name and stores its answer."""
+"""Queries the upstream about one name at a time, stores its answer, and remembers its failure."""
 
 from __future__ import annotations
 

@@ -231,8 +231,6 @@ class Proofs:
 
 #: No answer is verified.
 UNPROVEN: Final = Proofs()
-
-
 #: Limit of aliases that are followed for one name.
 MAX_ALIASES: Final = 20
 #: Agencies of the service handles that have no 10320/ra_name value.

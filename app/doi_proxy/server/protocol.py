@@ -53,7 +53,7 @@ def application_of(app: Any) -> ServedApplication | None:
 
 
 #: The methods of uvicorn's protocol that this module overrides.
-USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
+USED: Final = ("on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
 # To look up a member of an Enum is slow (doi_proxy.resolver.resolution), and most connections need these.
 _IDLE: Final = Phase.IDLE
 _CLIENT: Final = Reason.CLIENT

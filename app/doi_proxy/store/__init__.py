@@ -1,1 +1,1 @@
-"""How a store keeps entries: their bytes, their format, and the URL that names the store."""
+"""How a store keeps entries: their bytes, format and file; and the operator's files, with their last good text."""

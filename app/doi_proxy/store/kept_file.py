@@ -64,7 +64,7 @@ def _stamp_of(file: Path) -> tuple[str, int, int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class FileReading(Generic[Value]):
-    """What was read of files. The value can be used if there are no errors. `text` is that of all files."""
+    """The result of reading files. The value can be used if there are no errors. `text` is that of all files."""
 
     value: Value
     problems: tuple[FileProblem, ...]

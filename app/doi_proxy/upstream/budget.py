@@ -382,7 +382,7 @@ class Budget:
         return closed is not None and closed.isdisjoint((query.prefix, _find_network(query.client)))
 
     def _find_closed(self, *, is_bulk: bool) -> Set[Hashable] | None:
-        """The prefixes and the networks that get no place now. None if there is no free place.
+        """The prefixes and networks for which no place is free. None if no place is free at all.
 
         Of all places, and of the half that bulk jobs have, the last quarter is for prefixes without a query in flight:
         names that hang would take every place before the first of them is slow. The last eighth is for other networks.

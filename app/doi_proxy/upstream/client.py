@@ -301,11 +301,11 @@ class HandleClient:
         self._url = base.copy_with(raw_path=b"/", username=None, password=None)
         self._origin = _origin(base)
         self._path = base.raw_path.decode("ascii")
-        # The content coding that is offered to the upstream. An answer in another one is not valid.
         self._headers = httpx.Headers(
             {
                 "Host": self._url.netloc.decode("ascii"),
                 "Accept": "application/json",
+                # An answer in another content coding is not valid.
                 "Accept-Encoding": "gzip",
                 LOOP_HEADER: identity.loop_id,
                 **identify(identity.user_agent, identity.contact),

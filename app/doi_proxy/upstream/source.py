@@ -1,4 +1,4 @@
-"""A query about one name, and the interface of everything that answers it."""
+"""A query about one name, the interface of everything that answers it, and what answers have besides records."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ from handle_protocol.referral import Answer
 
 #: A longer time is cut to one hour. A mistaken date must not stop all queries for a year.
 MAX_SECONDS: Final = 3600.0
-
-
 _DELAY_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
-
-
 _MAX_CHARACTERS: Final = 64
 
 

@@ -60,7 +60,7 @@ def answer_other_method(request: Request, route: str, allow: str | None, face: F
     headers = ((b"allow", ALLOW.encode()),)
     message = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
     if route == "api":
-        failed = face.api.answer_error(405, 4, message, Parameters())
+        failed = face.api.answer_error(405, PROTOCOL_ERROR, message, Parameters())
         return structs.replace(failed, headers=(*failed.headers, *headers))
     return face.errors.answer_status(request, 405, message, headers)
 

@@ -63,7 +63,7 @@ PERSONAL: Final[Header] = (CACHE_CONTROL, b"private, no-store")
 class Terms(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The header lines of an answer that change with the time, as a pattern with a place for each number.
 
-    Without `ends` there are no numbers: the lines are those of the second that they were written for. `ends` is the end
+    Without `ends`, the lines have no numbers, and hold for the second for which they were written. `ends` is the end
     of the record, and `most` the largest max-age. With `fetched_at`, when the record arrived, they are those of JSON.
     """
 

@@ -17,11 +17,7 @@ from handle_protocol.value import Record
 
 #: Characters that are not allowed in XML 1.0 (section 2.2).
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
 _ATTRIBUTE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-
-
 #: Limit of all elements of an answer, in characters. Further locations are left out.
 MAX_CHARACTERS: Final = 524_288
 
@@ -61,12 +57,8 @@ def _comment(text: str) -> str:
 
 
 MAX_LOCATION_CHARACTERS: Final = 65_536
-
-
 #: Locations of one page, and the characters of their attributes.
 MAX_LOCATIONS_SHOWN: Final = 50
-
-
 #: Attributes that have a column of their own.
 _NO_CONDITIONS: Final = frozenset({"href", "href_template", "weight"})
 

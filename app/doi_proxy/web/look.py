@@ -123,7 +123,6 @@ def open_files(rules: str = "", draw_icon: Callable[[str], str] = str) -> tuple[
 
 def digest(content: bytes) -> str:
     """A short digest of a file, for its address."""
-    # Bytes of the digest in a file's address. The address changes with the content.
     return blake2b(content, digest_size=6).hexdigest()
 
 

@@ -5,33 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 BIBTEX: Final = "text/x-bibtex"
-
-
 CSV: Final = "text/csv"
-
-
 DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-
-
 HTML: Final = "text/html"
-
-
-JAVASCRIPT: Final = "application/javascript"
-
-
 JSON: Final = "application/json"
-
-
 NDJSON: Final = "application/x-ndjson"
-
-
 PROBLEM: Final = "application/problem+json"
-
-
 RIS: Final = "application/x-research-info-systems"
-
-
 TEXT: Final = "text/plain"
-
-
-XML: Final = "text/xml"

@@ -222,7 +222,7 @@ def note_stale(pages: Pages, language: str, resolution: Resolution, now: float) 
 def write_stale(
     texts: Catalogue, fetched: float | None, expired: float | None, reason: str, *, from_registry: bool = False
 ) -> dict[str, Any]:
-    """What a page shows of it. Times are in seconds since the epoch, None if unknown.
+    """What a page shows of a record that could not be confirmed. Times are in seconds since the epoch, None if unknown.
 
     `from_registry`: the record is from a file of its registration agency, and `fetched` is its date there.
     """

@@ -1,4 +1,4 @@
-"""Errors for programs: problem details (RFC 9457)."""
+"""Errors as answers: problem details for programs (RFC 9457), and pages for people."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Redirects:
         return None if target is None else self._redirect_all(found, target, is_timed=False)
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
-        """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
+        """Answer a request for `name`. Raises the errors of FAILURES, which ErrorPages shows."""
         reply = None if parameters.pairs else self._answer_from_memory(request, name)
         if reply is not None:
             return reply

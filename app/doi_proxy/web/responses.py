@@ -37,15 +37,9 @@ _PARAMETERS: Final = (
 
 #: Characters that are removed from a quoted string, and those that need a backslash (RFC 9110, section 5.6.4).
 _DROPPED: Final = re.compile(r"[^\x20-\x7e]")
-
-
 _ESCAPED: Final = re.compile(r'["\\]')
-
-
 #: Longer parameters are cut, because front proxies accept only a few kilobytes of headers.
 MAX_CHARACTERS: Final = 500
-
-
 _MAX_LANGUAGE: Final = 35
 
 

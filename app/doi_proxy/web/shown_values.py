@@ -22,24 +22,14 @@ from handle_protocol.value import Data, HandleValue
 
 #: Values of one page: a row takes 70 to 400 us to render, beside up to 30 ms for parsing the record.
 MAX_VALUES_SHOWN: Final = 50
-
-
 #: JSON of the values of one page, in bytes; it becomes up to 20 times as long in HTML.
 MAX_BYTES_SHOWN: Final = 65_536
-
-
 #: JSON of one value that is not a string, in bytes; larger ones are not parsed for a page.
 MAX_VALUE_BYTES_SHOWN: Final = 16_384
-
-
 #: Members and list items of one page, over all of its values.
 MAX_MEMBERS_SHOWN: Final = 500
-
-
 #: Lists and objects of one page that are parsed, over all of its values: 100 values of lists 200 deep took 60 ms.
 MAX_CONTAINERS_SHOWN: Final = 2 * MAX_MEMBERS_SHOWN
-
-
 #: Levels of nesting that are shown.
 MAX_DEPTH_SHOWN: Final = 6
 
@@ -264,8 +254,6 @@ def find_target(values: Sequence[HandleValue]) -> str | None:
 
 #: Names in one list of a page, and questionable code points.
 MAX_ITEMS_SHOWN: Final = 10
-
-
 #: A name in the title of a page, in characters.
 MAX_TITLE_CHARACTERS: Final = 60
 

@@ -61,7 +61,7 @@ class _BoundedAnswer(ResponseHandler):
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol. aiohttp passes no data to go on after a pause."""
+        """See asyncio.Protocol. aiohttp calls it without data to resume after a pause."""
         for start in range(0, len(data) or 1, 16_384):
             self._received_bytes += len(data[start : start + 16_384])
             super().data_received(data[start : start + 16_384])

@@ -82,9 +82,8 @@ class UdpTransport:
         except OSError as error:
             raise translate_socket_error(error) from error
         try:
-            # The system may grant less.
-            # A server sends all packets of an answer in one burst: 613 for 300 kB. The system's own limit is lower or
-            # higher, so this needs no setting.
+            # A server sends all packets of an answer in one burst: 613 for 300 kB. The system may grant less, so this
+            # needs no setting.
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
             return await self._send_until_answered(transport, packets, split_message(message), endpoint.address)
         finally:

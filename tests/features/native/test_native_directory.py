@@ -1,4 +1,4 @@
-"""The way from the root to the servers of a handle: its steps, its bounds and its memory."""
+"""The way from the root to the servers of a handle: its steps, its bounds and its memory; and the JSON of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that send a byte at a time, and forged packets: bounded in time, processor time and memory."""
+"""Slow servers, forged packets, and a machine on the way that changes answers: bounded, and never believed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Forger(asyncio.DatagramProtocol):
         self._count = count
         self._answer = answer
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_enveloped(self, transport: Any) -> None:
         self.transport = transport
 
     def datagram_received(self, data: bytes, address: Any) -> None:
@@ -179,7 +179,7 @@ class Silent(asyncio.DatagramProtocol):
         self.arrived = asyncio.Event()
         self.answers = False
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_enveloped(self, transport: Any) -> None:
         self.transport = transport
 
     def datagram_received(self, data: bytes, address: Any) -> None:
@@ -262,7 +262,7 @@ async def test_messages_to_a_silent_address_fail_with_the_first() -> None:
     listening.close()
 
 
-# --- A machine on the way to the root rewrites the records of prefixes in 31 ways. Signed lookups believe none of ----
+# --- A machine on the way to the root rewrites the records of prefixes: signed lookups believe none of 31 ways --------
 
 
 _EVIL: Final = "https://evil.example/"
@@ -271,16 +271,6 @@ _ENVELOPE: Final = Envelope(77)
 _OLD_DIGEST: Final = Digest(_SHA256, hashlib.sha256(b"an earlier request").digest())
 #: Makes the bytes that are sent, of an honest answer and one that names the evil server. Neither is signed.
 Tampering = Callable[[Response, Response], bytes | Response]
-
-
-def _with_signature(answer: Response, signed: Response, **changes: Any) -> Response:
-    """An answer under the signature of another one."""
-    assert signed.credential is not None
-    return replace(answer, credential=replace(signed.credential, **changes))
-
-
-def _made(answer: Response, **changes: Any) -> Response:
-    return replace(answer, envelope=structs.replace(answer.envelope, **changes))
 
 
 def _absent(answer: Response, name: bytes = b"") -> Response:
@@ -294,12 +284,6 @@ def _section(name: bytes, signature: bytes) -> bytes:
     return encode_signature(Signature(name, signature))
 
 
-def _credential(answer: Response) -> Credential:
-    found = sign(answer, rsa_key()).credential
-    assert found is not None
-    return found
-
-
 def _cut(data: bytes, *, repairs: bool) -> bytes:
     short = data[:-40]
     return short[:16] + (len(short) - 20).to_bytes(4) + short[20:] if repairs else short
@@ -309,8 +293,8 @@ def _age(version: tuple[int, int], *, is_signed: bool) -> Tampering:
     """The evil answer in an older version, with the signature of the honest one or without."""
 
     def tamper(honest: Response, evil: Response) -> Response:
-        aged = _made(evil, major=version[0], minor=version[1])
-        return _with_signature(aged, sign(honest, rsa_key())) if is_signed else aged
+        aged = _enveloped(evil, major=version[0], minor=version[1])
+        return _under(aged, sign(honest, rsa_key())) if is_signed else aged
 
     return tamper
 
@@ -319,21 +303,21 @@ def _tamperings() -> Iterator[tuple[str, Tampering]]:
     key, evil_key = rsa_key(), dsa_key()
     yield "no signature", lambda honest, evil: evil
     yield "key of another server", lambda honest, evil: sign(evil, evil_key)
-    yield "under the honest signature", lambda honest, evil: _with_signature(evil, sign(honest, key))
+    yield "under the honest signature", lambda honest, evil: _under(evil, sign(honest, key))
     for version in ((2, 10), (2, 8), (2, 7), (2, 5), (2, 1), (1, 0)):
         yield f"version {version}", _age(version, is_signed=True)
         yield f"version {version}, unsigned", _age(version, is_signed=False)
-    yield "type HS_MAC", lambda honest, evil: _with_signature(evil, sign(evil, evil_key), type=b"HS_MAC")
+    yield "type HS_MAC", lambda honest, evil: _under(evil, sign(evil, evil_key), type=b"HS_MAC")
     yield (
         "digest SHA1",
-        lambda honest, evil: _with_signature(evil, sign(honest, key), section=_section(b"SHA1", b"\1" * 256)),
+        lambda honest, evil: _under(evil, sign(honest, key), section=_section(b"SHA1", b"\1" * 256)),
     )
     yield (
         "empty signature",
-        lambda honest, evil: _with_signature(evil, sign(honest, key), section=_section(b"SHA-256", b"")),
+        lambda honest, evil: _under(evil, sign(honest, key), section=_section(b"SHA-256", b"")),
     )
     yield "empty credential", lambda honest, evil: replace(evil, credential=Credential(b""))
-    yield "another counter", lambda honest, evil: _with_signature(honest, sign(honest, key), counter=7)
+    yield "another counter", lambda honest, evil: _under(honest, sign(honest, key), counter=7)
     old = Response(_ENVELOPE, Header(1, 1), Values(b"0.NA/10.6666", ()), _OLD_DIGEST)
     yield "replay", lambda honest, evil: sign(replace(old, body=evil.body), key)
     yield (
@@ -354,7 +338,7 @@ def _tamperings() -> Iterator[tuple[str, Tampering]]:
     yield (
         "error without an id",
         lambda honest, evil: Response(
-            _made(honest, request_id=NO_REQUEST_ID).envelope, Header(0, 4), AnswerText(b"no")
+            _enveloped(honest, request_id=NO_REQUEST_ID).envelope, Header(0, 4), AnswerText(b"no")
         ),
     )
     yield "referral", lambda honest, evil: replace(evil, header=structs.replace(evil.header, response_code=303))
@@ -579,7 +563,7 @@ def _referring(answer: Response) -> Response:
     return replace(answer, body=Values(b"", tuple(sites)))
 
 
-class _Relay_native_forgeries(HandleServer):
+class _Forger(HandleServer):
     """A server behind a machine that forges its answers: the one about each name in a way of its own."""
 
     def __init__(self, evil: Value, **options: Any) -> None:
@@ -604,8 +588,8 @@ async def _forging(
     """A proxy, and the evil server. Each way is that of 10.7000/x, 10.7001/x and so on."""
     async with AsyncExitStack() as stack:
         evil = await stack.enter_async_context(HandleServer(key=other_dsa_key()))
-        root = await stack.enter_async_context(_Relay_native_forgeries(evil.site_value(), key=rsa_key()))
-        home = await stack.enter_async_context(_Relay_native_forgeries(Value(1, b"URL", _EVIL.encode()), key=dsa_key()))
+        root = await stack.enter_async_context(_Forger(evil.site_value(), key=rsa_key()))
+        home = await stack.enter_async_context(_Forger(Value(1, b"URL", _EVIL.encode()), key=dsa_key()))
         for number, way in enumerate(ways, 7_000):
             root.put_values(f"0.NA/10.{number}", home.site_value())
             home.put(f"10.{number}/x", url=_HOME)

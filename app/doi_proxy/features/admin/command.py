@@ -1,4 +1,4 @@
-"""Runs `doi-proxy cache show|refresh` on a running proxy or on the store."""
+"""Runs `doi-proxy cache show|refresh|purge` on a running proxy or on the store."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from doi_names.errors import NotADOI
 from doi_names.name import HandleName
 from doi_proxy.errors import FAILURES, ConfigurationError, CouldNotVerify, DoiProxyError
 from doi_proxy.features import feature
-from doi_proxy.features.admin.http import describe_entry
-from doi_proxy.features.admin.purge import Selection, count_selected, purge
+from doi_proxy.features.admin.http import MAX_REFRESHED, REFRESH_LIMIT, describe_entry
+from doi_proxy.features.admin.purge import Selection, count_selected, purge, refresh_prefix, require_name, show_counts
 from doi_proxy.proxy_client import AdminClient, find_running, open_client
 from doi_proxy.resolver.resolution import Conditions
 from doi_proxy.system.files import print_json
@@ -85,8 +85,6 @@ async def refresh_stored(stores: feature.Stores, names: Sequence[HandleName]) ->
 
 async def refresh_prefix_stored(stores: feature.Stores, prefix: HandleName, limit: int) -> int:
     """The same as `refresh_prefix_remote`, in the store."""
-    from doi_proxy.features.admin.purge import refresh_prefix
-
     stores.require()
     async with stores.open_online() as parts:
         result = await refresh_prefix(parts.cache, parts.resolver, prefix, limit=limit)
@@ -146,8 +144,6 @@ def _add_refresh(command: argparse.ArgumentParser) -> None:
 
 def _show(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
     if not namespace.names:
-        from doi_proxy.features.admin.purge import show_counts
-
         if namespace.server is not None:
             raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
         return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
@@ -165,8 +161,6 @@ def _refresh(context: feature.CommandContext, namespace: argparse.Namespace) -> 
         raise ConfigurationError("refresh needs names, or --prefix")
     if (prefix := feature.read_prefix(namespace.prefix)) is not None:
         return _refresh_prefix(context, namespace, prefix)
-    from doi_proxy.features.admin.purge import require_name
-
     names = [feature.read_argument(text) for text in namespace.names]
     try:
         for name in names:
@@ -179,8 +173,6 @@ def _refresh(context: feature.CommandContext, namespace: argparse.Namespace) -> 
 
 
 def _refresh_prefix(context: feature.CommandContext, namespace: argparse.Namespace, prefix: HandleName) -> int:
-    from doi_proxy.features.admin.http import MAX_REFRESHED, REFRESH_LIMIT
-
     limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
     if not 1 <= limit <= MAX_REFRESHED:
         raise ConfigurationError(f"--limit {limit}: give a number from 1 to {MAX_REFRESHED}")

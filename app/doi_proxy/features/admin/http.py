@@ -137,8 +137,8 @@ class PurgeReport(BaseModel):
     soft: bool
     dry_run: bool
     pending: bool = Field(
-        description="Whether the store failed, so that it and other instances have the purge only once it is back. A "
-        "restart before that loses it."
+        description="Whether the store failed: it and other instances get the purge when it is back. A restart before "
+        "that loses it."
     )
 
 

@@ -198,8 +198,8 @@ def require_name(name: HandleName) -> HandleName:
 async def refresh_prefix(cache: TieredStore, resolver: Resolver, prefix: HandleName, *, limit: int) -> RefreshResult:
     """Fetch up to `limit` names that the cache has under a prefix. An upstream that is a proxy gets `auth`.
 
-    Names beyond the limit, after a minute or after ten failures in a row are left out, and so are names with a local
-    record.
+    Names beyond the limit are left out, and so are those with a local record. It ends after a minute, or after ten
+    failures in a row.
     """
     names, total = await _find_oldest(cache, fold(prefix.key).rstrip("/") + "/", limit)
     result = RefreshResult()

@@ -126,8 +126,7 @@ def _compress(body: bytes, coding: Coding) -> bytes:
     # Neither library holds the interpreter's lock meanwhile.
     if coding == "zstd":
         return zstd.compress(body, _LEVEL)
-    # The time of a member stays 0.
-    # A gzip member with the largest window (zlib manual, deflateInit2).
+    # A gzip member with the largest window (zlib manual, deflateInit2). Its time stays 0.
     maker = zlib.compressobj(_LEVEL, zlib.DEFLATED, 31)
     return maker.compress(body) + maker.flush()
 

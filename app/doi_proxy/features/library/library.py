@@ -1,4 +1,4 @@
-"""Library copy for requests: the rules in force, the facts about the reader, and the cookie with a reader's choice."""
+"""Library copy for requests: the rules in force, the facts about the reader, and the page where a reader chooses."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from doi_proxy.errors import TooManyRequests
 from doi_proxy.features.feature import Core, Feature, Others, Part
-from doi_proxy.system.check import Finding, Inspection, Service
+from doi_proxy.system.check import REFUSED, Finding, Inspection, Service
 from doi_proxy.system.options import MAX_RATE, RELOADED, Settings, SettingsGroup
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ class Limits(Feature, Service):
         from doi_proxy.features.limits.limits import ALLOW_FILE, DENY_FILE, ClientLimits, Denials
         from doi_proxy.rationing import Rate
         from doi_proxy.store.kept_file import KeptFile
-        from doi_proxy.system.check import REFUSED
 
         context = self.context
 

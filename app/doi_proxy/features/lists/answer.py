@@ -1,4 +1,4 @@
-"""Answers a list while it arrives: rows are sent as soon as they are known.
+"""`/api/resolve`: answers a list while it arrives. Rows are sent as soon as they are known.
 
 Reading and writing go on at the same time (RFC 9112, section 9.3, allows an answer before the end of the request). The
 work ends when the client disconnects.

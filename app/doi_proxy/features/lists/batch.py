@@ -442,9 +442,8 @@ class _Batch:
                 left = self._wait.record_failure(error, began, self._parts.timer())
                 if not left or not is_worth_waiting(error) or self._options.only_cached:
                     return judge_failure(error)
-                # The pause before another try if the failure names none, in seconds.
-                # The shortest pause, in seconds. The rest of a timeout can be less than a clock shows, and would never
-                # end.
+                # The pause that the failure names, else 1 s, at most the rest of the timeout. At least 10 ms: the rest
+                # can be less than a clock shows, and the loop would never end.
                 await self._parts.sleep(max(0.01, min(left, error.retry_after or 1.0)))
             except FAILURES as error:
                 return judge_failure(as_failure(error))

@@ -19,9 +19,16 @@ from typing import IO
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError, InvalidParameter
-from doi_proxy.features.feature import CommandContext
+from doi_proxy.features.feature import CommandContext, Observers
 from doi_proxy.features.lists import rows_file, server_client
-from doi_proxy.features.lists.batch import BatchInput, BatchOptions, RemainingTime, agency_source, count_lists
+from doi_proxy.features.lists.batch import (
+    BatchInput,
+    BatchOptions,
+    RemainingTime,
+    agency_source,
+    build_batches,
+    count_lists,
+)
 from doi_proxy.features.lists.command import ResolveChoice
 from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import (
@@ -159,8 +166,6 @@ async def open_rows(
             yield rows
         return
     # With a server, the command does not need the parts that these modules import.
-    from doi_proxy.features.feature import Observers
-    from doi_proxy.features.lists.batch import build_batches
     from doi_proxy.features.metadata.feature import open_comparison
     from doi_proxy.features.suggestions.feature import build_suggested_names
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from doi_proxy.features.feature import Core, Feature, Others, Part
-from doi_proxy.system.check import Service
+from doi_proxy.system.check import GaugeData, Service
 from doi_proxy.system.options import SettingsGroup
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ class LocalRecordFiles(Feature, Service):
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Watch the files."""
-        from doi_proxy.system.check import GaugeData
-
         about = "Problems found in the files of local records by the last reading."
         core.meter.gauge(GaugeData("local_records", "Local records in force."), lambda: len(self._records))
         core.meter.gauge(GaugeData("local_record_problems", about), lambda: len(self._files.problems))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from doi_proxy.features import feature
-from doi_proxy.system.check import Service
+from doi_proxy.system.check import REFUSED, Service
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -34,7 +34,6 @@ class Metrics(feature.Feature, Service):
         from prometheus_client import CollectorRegistry, disable_created_metrics
 
         from doi_proxy.features.metrics.instruments import AnswerMetrics, FeatureMetrics, StoreMetrics, UpstreamMetrics
-        from doi_proxy.system.check import REFUSED
         from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
 
         # A `_created` series for each series would double their number.

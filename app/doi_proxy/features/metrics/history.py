@@ -108,7 +108,7 @@ class Totals:
 
     def series(self) -> dict[str, float]:
         """The total of each series of the history."""
-        # Names without an answer that nothing failed for: the client allowed no query, or the operator denies the
+        # Names without an answer although nothing failed: the client allowed no query, or the operator denies the
         # prefix. The alert DoiProxyCouldNotVerify leaves them out too.
         failures = failure_tokens() - {NotCached.token, PrefixDenied.token}
         unverified = self.sum("doi_proxy_could_not_verify_total", "reason", failures)

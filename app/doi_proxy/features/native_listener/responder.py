@@ -207,7 +207,6 @@ class Responder:
         count: Callable[[str], None],
     ) -> None:
         self._destinations = destinations
-        self._resolver = destinations.resolver
         self._stages = stages
         self._log = stages.log_prepared
         self._clock = clock

@@ -87,7 +87,6 @@ class LineFormat:
 
     def __call__(self, line: LogLine) -> bytes:
         """The line as it is written."""
-        # Methods that are written as they are.
         shown = _Members(
             self._time(line.moment),
             line.request_id,

@@ -126,8 +126,7 @@ class ArchiveReader:
         self._unread = info.size if is_regular else 0
         if info.size < 0:
             raise InvalidArchive(f"a header of the archive is damaged: a size of {info.size}")
-        # A comparison with NaN is false.
-        # The latest date of a member, in seconds since the epoch.
+        # A later date, in seconds since the epoch, is not used. Nor is NaN: its comparison is false.
         date = int(info.mtime) if 0 <= info.mtime <= (2.0**40) else 0
         return Member(info.name, info.size, info.offset_data, date, is_regular)
 

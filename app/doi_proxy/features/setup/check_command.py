@@ -1,4 +1,4 @@
-"""`doi-proxy check`: examines settings, files, store and upstream before a start."""
+"""`doi-proxy check`: examines settings, files, store and upstream, compares a running proxy, and sizes a service."""
 
 from __future__ import annotations
 

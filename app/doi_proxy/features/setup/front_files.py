@@ -1,4 +1,4 @@
-"""Writes the configurations of nginx, Apache httpd and Caddy from the templates beside this module.
+"""`doi-proxy gen-config`: configurations of nginx, Apache httpd and Caddy from the templates here, and systemd units.
 
 docs/generate.py writes the files in config/ for SHIPPED and SHIPPED_SUB_PATH.
 """
@@ -24,7 +24,7 @@ from doi_proxy.system.files import read_package_file
 from doi_proxy.system.options import CONFIG_VARIABLE, Settings, is_host_and_port
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 
-#: The front proxies for which there is a configuration. doi_proxy.features.setup.front_files writes them.
+#: The front proxies for which this module writes a configuration.
 FRONTS: Final = ("nginx", "apache", "caddy")
 _UNITS: Final = {"systemd": SERVICE, "systemd-socket": SOCKET, "systemd-target": TARGET}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.feature import CommandContext, set_usage
-from doi_proxy.features.setup.front_files import FRONTS
+from doi_proxy.features.setup.front_files import FRONTS, read_front, write_front
 from doi_proxy.system.options import CONFIG_VARIABLE, Settings, flag_of, require_networks
 
 if TYPE_CHECKING:
@@ -263,8 +263,6 @@ def _plan(
 
 def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path, str, str]:
     """The path and the text of the front proxy's file, and what has to be done then."""
-    from doi_proxy.features.setup.front_files import read_front, write_front
-
     front = read_front(
         settings, backends=(), certificate=namespace.certificate, key=namespace.certificate_key, cached=False
     )

@@ -47,10 +47,8 @@ class StoreBounds:
     @classmethod
     def divide(cls, max_bytes: int) -> Self:
         """The parts of a limit for the file and its log together, in bytes."""
-        # Pages of the log after which it is copied into the file, of a store of 64 MiB or more. It is about SQLite's
-        # default.
-        # The least of them. A store of the smallest limit, 1 MiB, has 16.
-        # The part of the limit that the log takes before it is copied.
+        # Pages of the log after which it is copied into the file: a sixteenth of the limit. That is 16 for the smallest
+        # store, 1 MiB, and at most about SQLite's default, from 64 MiB on.
         log_pages = min(1_024, max(4, max_bytes // 16 // _PAGE_BYTES))
         log_bytes = log_pages * _PAGE_BYTES
         reserved = min(_RESERVED_LOGS * log_bytes, max_bytes // _RESERVED_LOGS)

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from doi_names.derived import ParsedText, parse
+from doi_names.derived import ParsedText, parse, unreadable
 from doi_names.name import NameWarning
 from doi_names.presentation import to_uri, to_url
 from doi_names.suggestion import Reading, write_reading
 from doi_proxy.features.feature import Command, CommandContext, add_format
 from doi_proxy.list_formats.lines import Item, ListItem
 from doi_proxy.list_formats.writing import to_json_line
-from doi_proxy.system.files import STANDARD_INPUT
+from doi_proxy.system.files import STANDARD_INPUT, printable
 
 _KIND_WIDTH: Final = len("not_a_doi")
 
@@ -31,9 +31,6 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 
 def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Print what each text is. Exit status 0 if there are texts and all are DOI names or shortDOIs, else 1."""
-    from doi_names.derived import unreadable
-    from doi_proxy.list_formats.lines import ListItem
-
     base_url = (context.settings.public_url or "").rstrip("/") or None
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
     kinds = set[str]()
@@ -56,7 +53,6 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
 def _read_texts(arguments: Sequence[str]) -> Iterator[Item]:
     """The texts of the arguments, or the lines of standard input."""
     from doi_proxy.list_formats.body import ListSource, read_items
-    from doi_proxy.list_formats.lines import ListItem
 
     if arguments:
         return (ListItem(text, number) for number, text in enumerate(arguments, 1))
@@ -79,8 +75,6 @@ def _describe(parsed: ParsedText) -> Iterator[str]:
 
 def _printable(text: str) -> str:
     """The text for a terminal, cut."""
-    from doi_proxy.system.files import printable
-
     # Characters of a text in the output for people.
     return printable(text[:200] + "…" if len(text) > 200 else text)
 

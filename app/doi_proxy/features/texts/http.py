@@ -1,4 +1,4 @@
-"""`/api/parse`: what texts are, decided from their form alone. No upstream is queried."""
+"""`/api/parse`: what texts are, and `/api/extract`: the names in a text. Both are decided from the form alone."""
 
 from __future__ import annotations
 

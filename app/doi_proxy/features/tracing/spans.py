@@ -113,14 +113,12 @@ class Traces:
             resource=Resource.create({"service.name": "doi-proxy", "service.version": version}),
             shutdown_on_exit=False,
         )
-        # Spans of one export at most.
-        # Milliseconds between two exports.
         self._provider.add_span_processor(
             BatchSpanProcessor(
                 LoggedExporter(OTLPSpanExporter(export.endpoint, timeout=export.timeout), export.endpoint),
                 max_queue_size=export.queue_spans,
-                schedule_delay_millis=5000,
-                max_export_batch_size=min(512, export.queue_spans),
+                schedule_delay_millis=5000,  # between two exports
+                max_export_batch_size=min(512, export.queue_spans),  # spans of one export
             )
         )
         self._tracer = self._provider.get_tracer("doi-proxy", version)

@@ -1,4 +1,4 @@
-"""From a store URL to redis-py's client: of a server, of the primary that Sentinels name, or of a cluster."""
+"""The client of a store URL, of a server, of the primary that Sentinels name, or of a cluster, and its failures."""
 
 from __future__ import annotations
 

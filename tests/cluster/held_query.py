@@ -1,4 +1,4 @@
-"""A process that has the lease on a name, because the upstream holds its query, and the wait of another process."""
+"""A process with a query that the upstream holds, and the wait of another process for the same name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME: Final = "10.1234/held"
 URL: Final = "https://www.example.org/held"
 #: Seconds for which the upstream holds its first answer.
 HELD: Final = 60.0
-#: The query of the process that has the lease lasts longer than the test.
+#: The query of the process that is killed lasts longer than the test.
 SETTINGS: Final[dict[str, object]] = {"upstream_timeout": HELD, **PATIENT}
 
 
