@@ -148,40 +148,6 @@ async def test_a_scan_returns_every_entry_of_many_pages(row: Row) -> None:
     assert set(await keys(store)) == wanted
 
 
-@every_store
-@pytest.mark.parametrize("written", [True, False], ids=["written", "waiting"])
-async def test_no_unverified_entry_replaces_a_fresh_verified_one(row: Row, written: bool) -> None:
-    here, there = await row.open(), await row.open()
-    for is_missing in (False, True):
-        key, at = f"10.1000/{is_missing}", row.clock()
-        proof = verified(missing(key, fetched_at=at) if is_missing else entry(key, ttl=60, fetched_at=at))
-        cursor = (await there.changes(None)).cursor
-        await here.put(proof)
-        if written:
-            await here.flush()
-        lies = [entry(key, url="http://evil.example/", fetched_at=at + 5), missing(key, fetched_at=at + 5)]
-        for writer, lie in zip((there, here) if written else (here, here), lies, strict=True):
-            await writer.put(lie, sent_at=at, announce=False)
-            await writer.put(lie, unless_newer=True)
-            await writer.flush()
-        assert await here.get(key) == await there.get(key) == proof
-        # A process that has the lie in memory drops it.
-        assert not written or key in (await there.changes(cursor)).keys
-        # Another verified entry replaces it, and so does any entry after its soft expiry or a purge.
-        await there.put(verified(entry(key, ttl=30, fetched_at=at)))
-        await there.flush()
-        assert await here.get(key) == verified(entry(key, ttl=30, fetched_at=at))
-        row.advance(30)
-        await there.put(lies[0])
-        await there.flush()
-        assert await here.get(key) == lies[0]
-        await here.put(verified(entry(key, fetched_at=at + 30)))
-        await here.delete(key)
-        await here.put(lies[0])
-        await here.flush()
-        assert await there.get(key) == lies[0]
-
-
 IMPORTED: Final = entry(url="http://example.org/imported")
 
 

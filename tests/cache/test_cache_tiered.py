@@ -516,22 +516,6 @@ async def test_an_import_replaces_a_verified_record_only_after_its_ttl(shared: M
     assert await cache.get("10.1000/182") == imported
 
 
-async def test_no_process_keeps_an_unverified_answer_in_place_of_a_verified_one(
-    shared: MemoryStore, clock: Clock
-) -> None:
-    here, there = tier(shared, clock), tier(shared, clock)
-    await there.forget_announced()
-    proof, lie = verified(entry()), entry(url="http://evil.example/", fetched_at=NOW + 1)
-    await here.put(proof)
-    await here.put(lie)
-    assert here.peek(proof.key) == proof
-    # Its query was sent before the other process had the proof.
-    await there.put(lie)
-    assert shared.peek(proof.key) == proof
-    await there.forget_announced()
-    assert await there.get(proof.key) == proof
-
-
 async def test_expiring_does_not_replace_a_newer_record(shared: MemoryStore, clock: Clock) -> None:
     here, there = tier(shared, clock), tier(shared, clock)
     newer = entry(fetched_at=clock() + 1)

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from doi_proxy.cache.entry import FOREVER, MAX_SKEW, Entry, bound_times, loses_proof
+from doi_proxy.cache.entry import FOREVER, MAX_SKEW, Entry, bound_times
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.store.stored_entry import MARK_OFFSET, PLAIN, pack, unpack
 from handle_protocol.referral import Answer, ResponseCode
@@ -144,14 +144,3 @@ def test_a_not_found_is_never_usable_for_longer_than_it_is_fresh() -> None:
 def test_no_entry_is_fresh_beyond_the_ceiling_after_any_step_of_the_clock(step: float) -> None:
     for known in (entry(), entry(ttl=60), missing(), entry(ttl=400 * DAY)):
         assert bound_times(known, NOW + step, CEILING).fresh_until <= NOW + step + CEILING
-
-
-def test_a_fresh_proof_is_lost_to_a_verified_entry_alone() -> None:
-    known = verified(entry(ttl=60))
-    assert loses_proof(known, entry(url="http://other.example/"), NOW)
-    assert loses_proof(known, missing(known.key), NOW)
-    assert not loses_proof(known, verified(entry()), NOW)
-    assert not loses_proof(known, entry(), NOW + 60)
-    assert not loses_proof(verified(entry(fetched_at=NOW + MAX_SKEW + 1)), entry(), NOW)
-    assert not loses_proof(entry(), entry(), NOW)
-    assert not loses_proof(None, entry(), NOW)

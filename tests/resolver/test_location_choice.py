@@ -573,7 +573,6 @@ MESSAGES: Final = {
     "features/openapi/": "what a member means",
     "features/setup/": "a file, or a check that has just been made",
     "features/status/": "what a number means",
-    "resolver/fetcher.py": "the answer that has just arrived",
     "resolver/prefix_chain.py": "claims.find_standing",
     "server/listening.py": "a file",
     "upstream/upstream_log.py": "the state of the upstream decides it: tests/upstream/test_upstream_log.py",

@@ -28,7 +28,7 @@ from doi_proxy.list_formats.fair_lock import FairLock
 from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.fetcher import FailureMemory, ResolverOptions, ResolverTimeouts
 from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
-from doi_proxy.resolver.resolution import Proofs, TtlPolicy
+from doi_proxy.resolver.resolution import TtlPolicy
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server import connections
 from doi_proxy.server.prepared_answers import PreparedAnswers
@@ -339,7 +339,7 @@ def assemble(
             policy,
             timeouts or read_resolver_timeouts(),
             # No answer is verified without handle servers.
-            proofs=Proofs(settings.upstream_verify if any(map(is_signed, urls)) else "never"),
+            verification=settings.upstream_verify if any(map(is_signed, urls)) else "never",
         ),
         # 4 MiB for the names whose queries failed.
         failures=FailureMemory(ttl=FAILURE_TTL, most=FIRST_PAUSE, max_bytes=4 * 1024 * 1024),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sys import getsizeof
-from typing import Final, TypeGuard
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -73,15 +73,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def size(self) -> int:
         """Bytes of the entry in the memory tier: key, values, and OVERHEAD."""
         return _text_size(self.key) + getsizeof(self.answer.values) + OVERHEAD
-
-
-def loses_proof(known: Entry | None, entry: Entry, now: float) -> TypeGuard[Entry]:
-    """Whether an entry that is not verified would replace a fresh one that a signature proves. No store allows it.
-
-    An entry from the future was written before the clock was set back, and proves nothing.
-    """
-    is_proof = known is not None and known.is_proof(now) and known.fetched_at <= now + MAX_SKEW
-    return is_proof and not entry.answer.is_verified
 
 
 class RegistryEntry(Entry, frozen=True, gc=False):

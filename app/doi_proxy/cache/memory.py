@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final
 from zlib import crc32
 
-from doi_proxy.cache.entry import Entry, bound_times, loses_proof
+from doi_proxy.cache.entry import Entry, bound_times
 from doi_proxy.cache.store import (
     EVERYTHING,
     MAX_ANNOUNCED_BYTES,
@@ -215,9 +215,8 @@ class MemoryStore:
         known = self._table_of(entry.key).get(entry.key)
         if unless_newer and known is not None and known.is_usable(now) and known.fetched_at > entry.fetched_at:
             return
-        if not (is_refused := loses_proof(known, entry, now)):
-            self.keep(entry)
-        if announce or is_refused:
+        self.keep(entry)
+        if announce:
             await self.announce(entry.key)
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:

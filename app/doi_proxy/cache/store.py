@@ -111,9 +111,7 @@ class Store(Protocol):
 
         The entry is visible to this process immediately, and to other instances at the latest after `flush`. It is not
         stored if its key was purged after `sent_at`, the time at which its query was sent. With `unless_newer`, it
-        does not replace a usable entry that was fetched later. An entry that is not verified never replaces a fresh
-        verified one; the key is announced, because processes may have it in memory. All is decided together with the
-        write.
+        does not replace a usable entry that was fetched later. All is decided together with the write.
         """
 
     async def delete(self, key: str, *, announce: bool = True) -> bool:

@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from msgspec.structs import replace
 
 from doi_names.name import fold
-from doi_proxy.cache.entry import MAX_SKEW, Entry, bound_times, expire_unverified, loses_proof
+from doi_proxy.cache.entry import MAX_SKEW, Entry, bound_times, expire_unverified
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.missed import LateStore, Missed, delete_purged, forget_works
 from doi_proxy.cache.store import (
@@ -285,11 +285,9 @@ class TieredStore(FallbackStore):
     ) -> None:
         """Put an entry into both tiers. With `announce`, other instances drop their copy from memory.
 
-        It is not put if its key was purged after its query was sent at `sent_at`, or if it is not verified and would
-        replace a fresh verified one. For `unless_newer`, see Store.
+        It is not put if its key was purged after its query was sent at `sent_at`. For `unless_newer`, see Store.
         """
-        is_refused = sent_at is not None and self._purges and self._purges.refuses(entry.key, sent_at, self._clock())
-        if is_refused or loses_proof(self.memory.peek(entry.key), entry, self._clock()):
+        if sent_at is not None and self._purges and self._purges.refuses(entry.key, sent_at, self._clock()):
             return
         self._keep(entry)
         if self.store is not None:

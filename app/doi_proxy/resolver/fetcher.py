@@ -28,9 +28,9 @@ from doi_proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from doi_proxy.resolver.resolution import UNPROVEN, Conditions, Proofs, ResolutionObserver, TtlPolicy, must_confirm
+from doi_proxy.resolver.resolution import Conditions, ResolutionObserver, TtlPolicy, must_confirm
 from doi_proxy.upstream.budget import SLOW_AFTER
-from doi_proxy.upstream.source import ClientNetwork, QueryWait, Source, UpstreamQuery
+from doi_proxy.upstream.source import ClientNetwork, QueryWait, Source, UpstreamQuery, Verification
 
 #: The failures that say nothing about the name: its query reached no server, or was not sent.
 _GENERAL: Final = (UpstreamUnreachable, BreakerOpen, UpstreamPaused)
@@ -237,7 +237,8 @@ class ResolverOptions:
 
     policy: TtlPolicy
     timeouts: ResolverTimeouts
-    proofs: Proofs = UNPROVEN
+    #: Which answers of the source are verified. It is "never" for a source of HTTP APIs.
+    verification: Verification = "never"
 
 
 class Fetcher:
@@ -257,27 +258,19 @@ class Fetcher:
         self._source = source
         self._clock = clock
         self._policy = options.policy
-        self._proofs = options.proofs
         self._failures = failures
         self._observer = observer
 
-    async def refetch(self, name: HandleName, conditions: Conditions, wait: QueryWait) -> Entry:
-        """Query the upstream, past the cache. Raises CouldNotVerify."""
-        # Another instance may have a verified entry, which the answer must not replace without proof.
-        known = await self._cache.find(name.key, newest=True)
-        return await self.fetch(name, conditions, known, wait)
-
     async def fetch(self, name: HandleName, conditions: Conditions, known: Entry | None, wait: QueryWait) -> Entry:
-        """Query the upstream and store its answer in place of `known`. Raises CouldNotVerify."""
+        """Query the upstream and store its answer in place of `known`. Raises CouldNotVerify.
+
+        A "not found" that contradicts `known` is confirmed by an authoritative query.
+        """
         try:
-            entry, sent_at = await self._fetch_and_confirm(name, conditions, known, wait)
-            newest = self._cache.peek(name.key) or known
-            if self._proofs.protect(newest, entry, self._clock()):
-                if newest is known or conditions.authoritative:
-                    # An answer that cannot replace a verified record.
-                    raise UnprovenAnswer("No handle server signed this answer, so the verified record stays.")
-                # The proof arrived during this query, and is as new as its answer.
-                return newest
+            entry, sent_at = await self._query(name, conditions, wait)
+            if must_confirm(known, entry, self._clock()) and not conditions.authoritative:
+                entry, sent_at = await self._query(name, structs.replace(conditions, authoritative=True), wait)
+                self._observer.record_confirmation(entry.answer.code == 100)
         except ShareSpent:
             # This concerns the client, not the name: another client may query the name.
             raise
@@ -291,19 +284,6 @@ class Fetcher:
         agrees = known is None or known.agency is not None or known.answer.agrees_with(entry.answer)
         await self._cache.put(entry, announce=not agrees, sent_at=sent_at)
         return entry
-
-    async def _fetch_and_confirm(
-        self, name: HandleName, conditions: Conditions, known: Entry | None, wait: QueryWait
-    ) -> tuple[Entry, float]:
-        """Query the upstream, and again if its answer contradicts `known`. For the result see `_query`."""
-        certified = self._proofs.must_certify(conditions, known, self._clock())
-        entry, sent_at = await self._query(name, structs.replace(conditions, certified=certified), wait)
-        if must_confirm(known, entry, self._clock()) and not conditions.authoritative:
-            certified = certified and self._proofs.are_checked
-            confirming = structs.replace(conditions, authoritative=True, certified=certified)
-            entry, sent_at = await self._query(name, confirming, wait)
-            self._observer.record_confirmation(entry.answer.code == 100)
-        return entry, sent_at
 
     async def _query(self, name: HandleName, conditions: Conditions, wait: QueryWait) -> tuple[Entry, float]:
         """Query the upstream. Returns the entry, and the time at which the query was sent."""

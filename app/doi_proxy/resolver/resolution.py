@@ -18,7 +18,7 @@ import msgspec
 
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry, loses_proof
+from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import AliasChainTooLong, CouldNotVerify, as_unverified
 from doi_proxy.upstream.source import ClientNetwork, Priority, Verification
 from handle_protocol.errors import UnusableAnswer
@@ -200,37 +200,6 @@ def proves(entry: Entry | None, now: float, max_age: float | None = None) -> Typ
     return max_age is None or now - entry.fetched_at <= max_age
 
 
-@dataclass(frozen=True, slots=True)
-class Proofs:
-    """The decisions about proofs, by the setting which answers of the source are verified."""
-
-    #: It is "never" for a source of HTTP APIs.
-    verification: Verification = "never"
-
-    @property
-    def are_checked(self) -> bool:
-        """Whether the source checks signatures at all."""
-        return self.verification != "never"
-
-    def can_be_cached(self, conditions: Conditions) -> bool:
-        """Whether a cached answer that proves itself meets conditions that bypass the cache."""
-        return self.are_checked and conditions.certified and not conditions.authoritative
-
-    def satisfy(self, entry: Entry, conditions: Conditions) -> bool:
-        """Whether an entry has the proof that the conditions need."""
-        return entry.answer.is_verified or not needs_proof(conditions.certified, self.verification)
-
-    def protect(self, known: Entry | None, entry: Entry, now: float) -> TypeGuard[Entry]:
-        """Whether a known entry must stay, because the new one does not prove itself as it does."""
-        return self.are_checked and loses_proof(known, entry, now)
-
-    def must_certify(self, conditions: Conditions, known: Entry | None, now: float) -> bool:
-        """Whether a query requests a signature: an answer without one could not replace a known proof."""
-        return conditions.certified or (self.are_checked and proves(known, now))
-
-
-#: No answer is verified.
-UNPROVEN: Final = Proofs()
 #: Limit of aliases that are followed for one name.
 MAX_ALIASES: Final = 20
 #: Agencies of the service handles that have no 10320/ra_name value.

@@ -63,7 +63,6 @@ class Resolver:
         self._timeouts = options.timeouts
         self._source = source
         self.observer = observer or ResolutionObserver()
-        self._proofs = options.proofs
         self._flights: SingleFlight[Entry] = SingleFlight()
         #: The queries that failed. They are not repeated for a time.
         self.failures = failures
@@ -248,7 +247,8 @@ class Resolver:
         return Resolution(name, fresh, origin)
 
     async def _resolve_past_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
-        if self._proofs.can_be_cached(conditions):
+        needs_signature = conditions.certified and self.options.verification != "never"
+        if needs_signature and not conditions.authoritative:
             proven = await self._find_proof(name.key, conditions)
             if proven is not None:
                 return Resolution(name, proven, Origin.HIT)
@@ -256,14 +256,15 @@ class Resolver:
             raise NotCached
         conditions.admit_bypass()
         kind = f"{name.key}?auth={conditions.authoritative}&cert={conditions.certified}"
-        task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, conditions), client=conditions.client)
+        fetch = partial(self._fetcher.fetch, name, conditions, await self.cache.find(name.key))
+        task, _ = self._flights.join(kind, fetch, client=conditions.client)
         try:
             return Resolution(name, await self._flights.wait(kind, task, conditions.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
             known = await self.cache.find(name.key)
             if known is None or not known.is_usable(self._clock()):
                 raise
-            if conditions.certified and not self._proofs.satisfy(known, conditions):
+            if needs_signature and not known.answer.is_verified:
                 raise  # what nobody signed is not the answer to `cert`
             return Resolution(name, known, stale_origin(known), failure.without_traceback())
 

@@ -103,7 +103,7 @@ class Forger(asyncio.DatagramProtocol):
         self._count = count
         self._answer = answer
 
-    def connection_enveloped(self, transport: Any) -> None:
+    def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
     def datagram_received(self, data: bytes, address: Any) -> None:
@@ -179,7 +179,7 @@ class Silent(asyncio.DatagramProtocol):
         self.arrived = asyncio.Event()
         self.answers = False
 
-    def connection_enveloped(self, transport: Any) -> None:
+    def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
     def datagram_received(self, data: bytes, address: Any) -> None:

@@ -172,17 +172,19 @@ async def test_a_verified_record_answers_certified_questions_of_another_process(
     assert second.asked == [(3, _NAME)]
 
 
-async def test_an_unsigned_lookup_does_not_replace_a_fresh_verified_record(hosts: _Hosts) -> None:
+async def test_after_auth_of_a_prefix_its_names_are_looked_up_again_with_a_signature(hosts: _Hosts) -> None:
     await hosts.bench().codes(_NAME, certified=True)
     await hosts.flush()
-    hosts.clock.advance(3_600.0)
-    bench = hosts.bench()
-    await bench.codes(_NAME)
-    assert bench.asked.count(_LOOKUP) == 1
+    hosts.clock.advance(10.0)
+    cache = hosts.cache()
+    known = await cache.get("10.5072")
+    assert known is not None and known.answer.is_verified
+    unsigned = replace(known.answer, is_verified=False)
+    await cache.put(replace(known, answer=unsigned, fetched_at=hosts.clock()), announce=True)
     await hosts.flush()
-    entry = await hosts.cache().get("10.5072")
-    assert entry is not None
-    assert (entry.answer.is_verified, entry.fetched_at) == (True, hosts.clock() - 3_600.0)
+    bench = hosts.bench()
+    assert await bench.codes(_NAME, certified=True) == [1]
+    assert bench.asked.count(_LOOKUP) == 1
 
 
 async def test_a_later_signed_lookup_replaces_a_verified_record(hosts: _Hosts) -> None:

@@ -139,10 +139,7 @@ class ServiceRecords:
         return ServiceEntry(lead, entry.answer.is_verified, entry.fetched_at, due_at, due_at + self.limits.grace)
 
     async def save(self, record: bytes, response: Response, found: ServiceEntry, *, sent_at: float) -> None:
-        """Put the record that an answer has into the cache, with the time of its lookup.
-
-        The cache refuses one without a signature in place of a fresh record that has one.
-        """
+        """Put the record that an answer has into the cache, with the time of its lookup."""
         try:
             answer = read_response(response, is_verified=found.is_verified)
         except HandleProtocolError:

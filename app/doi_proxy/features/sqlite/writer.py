@@ -16,14 +16,14 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from doi_proxy.cache.entry import MAX_SKEW, Entry, loses_proof
+from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.store import MAX_ANNOUNCED_BYTES, MAX_ANNOUNCEMENTS, MAX_PURGES, PURGE_MEMORY, UNKNOWN, Purges
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.sqlite.file import find_cause
 from doi_proxy.features.sqlite.rows import Records
 from doi_proxy.resolver.resolution import read_record
 from doi_proxy.store.file import connect_to_read
-from doi_proxy.store.stored_entry import MARK_OFFSET, VERIFIED, pack, unpack
+from doi_proxy.store.stored_entry import pack, unpack
 from doi_proxy.web.shown_values import find_target
 from handle_protocol.referral import ResponseCode
 
@@ -224,8 +224,6 @@ class Change:
         """This change and the one that still waits, as one."""
         if self.unless_newer and is_later(before.entry, self.entry):
             return before
-        if self.entry is not None and loses_proof(before.entry, self.entry, self.entry.fetched_at):
-            return before
         purged_at = before.purged_at if self.purged_at is None else self.purged_at
         return replace(self, announce=self.announce or before.announce, purged_at=purged_at)
 
@@ -409,8 +407,6 @@ _TRIM: Final = (
     "DELETE FROM announcements WHERE number <= (SELECT max(number) FROM (SELECT number, sum(length(CAST(key AS BLOB)))"
     " OVER (ORDER BY number DESC) AS bytes FROM announcements) WHERE bytes > ?)"
 )
-#: Verified entries. SQLite counts the bytes of a value from 1. A damaged value that is not bytes is not selected.
-_PROOFS: Final = f"SELECT key, data FROM entries WHERE substr(data, {MARK_OFFSET + 1}, 1) >= x'{VERIFIED:02x}'"  # noqa: S608 - numbers
 
 
 def write_batch(
@@ -432,14 +428,12 @@ def write_batch(
         purges = _read_purges(connection, now)
         gone = [change.key for change in changes if change.entry is None or change.purged_at is not None]
         _delete(connection, gone)
-        admitted = [entry for change in changes if (entry := _admit(connection, change, purges, now))]
-        proven = _find_proven(connection, admitted, now)
-        entries = [entry for entry in admitted if entry.key not in proven]
+        entries = [entry for change in changes if (entry := _admit(connection, change, purges, now))]
         _put(connection, entries, now)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
         has_changed = records is not None and records.follow(connection, entries, gone)
         _record_purges(connection, purged, now)
-        announce(connection, [change.key for change in changes if change.announce or change.key in proven])
+        announce(connection, [change.key for change in changes if change.announce])
         connection.executemany(
             "UPDATE entries SET last_used = ? WHERE key = ?", [(int(when), key) for key, when in used.items()]
         )
@@ -463,17 +457,6 @@ def _admit(connection: sqlite3.Connection, change: Change, purges: Purges, now: 
     if change.unless_newer and is_later(_find_usable(connection, change.key, now), change.entry):
         return None
     return change.entry
-
-
-def _find_proven(connection: sqlite3.Connection, entries: list[Entry], now: float) -> frozenset[str]:
-    """The keys of the entries that are not written, because they are not verified and a fresh verified one is there."""
-    unverified, proven = {entry.key: entry for entry in entries if not entry.answer.is_verified}, set()
-    keys = list(unverified)
-    for at in range(0, len(keys), _ROWS):
-        part = keys[at : at + _ROWS]
-        rows = connection.execute(f"{_PROOFS} AND key IN ({', '.join('?' * len(part))})", part)
-        proven |= {key for key, data in rows if loses_proof(_read_usable(key, data, now), unverified[key], now)}
-    return frozenset(proven)
 
 
 def _find_usable(connection: sqlite3.Connection, key: str, now: float) -> Entry | None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from doi_proxy.cache.entry import MAX_SKEW, Entry, loses_proof
+from doi_proxy.cache.entry import MAX_SKEW, Entry
 from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, NOT_FOUND, PURGE_MEMORY, UNKNOWN, Changes, StoreStats, scopes_of
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.valkey.client import ValkeyServer, Words
@@ -64,19 +64,17 @@ class ValkeyStore:
         if left <= 0:
             return
         looks = [("PTTL", f"{_PURGE}{scope}") for scope in (*scopes_of(entry.key), UNKNOWN, NOT_FOUND)]
-        *purges, data = await self._server.call_all(*looks, ("GET", f"{_ENTRY}{entry.key}"), read=_return_same)
+        purges = await self._server.call_all(*looks, read=_return_same)
         now = self._clock()
         # Ages are compared, because the clocks of hosts differ. A negative one is of a purge before the clock of the
         # server was set back.
         ages = [PURGE_MEMORY - rest / 1000 for rest in purges if isinstance(rest, int) and rest >= 0]
         if sent_at is not None and any(0.0 <= age < now - sent_at for age in ages):
             return
-        known = None if data is None else _try_unpack(entry.key, data)
-        if known is not None and known.fetched_at <= now + MAX_SKEW:
-            if unless_newer and known.fetched_at > entry.fetched_at and known.is_usable(now):
-                return
-            if loses_proof(known, entry, now):
-                await self.announce(entry.key)
+        if unless_newer:
+            data = await self._server.call("GET", f"{_ENTRY}{entry.key}", read=_return_same)
+            known = None if data is None else _try_unpack(entry.key, data)
+            if known is not None and entry.fetched_at < known.fetched_at <= now + MAX_SKEW and known.is_usable(now):
                 return
         write: Words = ("SET", f"{_ENTRY}{entry.key}", pack(entry), "PX", left)
         await self._server.call_all(write, *[_announcement(entry.key)] * announce, read=_return_same)
