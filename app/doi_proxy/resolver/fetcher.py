@@ -267,9 +267,9 @@ class Fetcher:
         A "not found" that contradicts `known` is confirmed by an authoritative query.
         """
         try:
-            entry, sent_at = await self._query(name, conditions, wait)
+            entry, sent_at = await self._ask(name, conditions, wait)
             if must_confirm(known, entry, self._clock()) and not conditions.authoritative:
-                entry, sent_at = await self._query(name, structs.replace(conditions, authoritative=True), wait)
+                entry, sent_at = await self._ask(name, structs.replace(conditions, authoritative=True), wait)
                 self._observer.record_confirmation(entry.answer.code == 100)
         except ShareSpent:
             # This concerns the client, not the name: another client may query the name.
@@ -285,7 +285,7 @@ class Fetcher:
         await self._cache.put(entry, announce=not agrees, sent_at=sent_at)
         return entry
 
-    async def _query(self, name: HandleName, conditions: Conditions, wait: QueryWait) -> tuple[Entry, float]:
+    async def _ask(self, name: HandleName, conditions: Conditions, wait: QueryWait) -> tuple[Entry, float]:
         """Query the upstream. Returns the entry, and the time at which the query was sent."""
         sent_at, wait.sent_at = self._clock(), None
 

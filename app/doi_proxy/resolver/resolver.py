@@ -124,32 +124,24 @@ class Resolver:
         return resolution
 
     async def resolve(self, name: HandleName, conditions: Conditions = ORDINARY) -> Resolution:
-        """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none."""
-        known = self.resolve_now(name) if conditions.are_ordinary else None
-        found = await self._resolve(name, conditions) if known is None else self.count_answer(known)
+        """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none.
+
+        It raises the failure of the upstream too if the stale record is older than the caller accepts.
+        """
+        found = self.resolve_now(name) if conditions.are_ordinary else None
+        if found is None:
+            try:
+                found = await self._find(name, conditions)
+                if found.failure is not None and is_too_stale(found.entry, self._clock(), conditions):
+                    raise found.failure.without_traceback()
+            except CouldNotVerify as failure:
+                self.observer.record_failure(failure.token)
+                raise
+        self.observer.record_resolution(found)
         if len(found.entry.answer.values) > MAX_BYTES_NOW:
             read_record(found.entry.answer.values)
             await asyncio.sleep(0)
         return found
-
-    async def _resolve(self, name: HandleName, conditions: Conditions) -> Resolution:
-        try:
-            if self.local_records is not None:
-                local = self.local_records.resolve(name, self._clock())
-                if local is not None:
-                    return self.count_answer(local)
-            if conditions.authoritative or conditions.certified:
-                past = await self._resolve_past_cache(name, conditions)
-                _refuse_too_stale(past, conditions, self._clock())
-                return self.count_answer(past)
-            if conditions.only_cached:
-                return self.count_answer(await self._resolve_from_cache(name, conditions))
-            found = await self._resolve_with_cache(name, conditions)
-            _refuse_too_stale(found, conditions, self._clock())
-            return self.count_answer(found)
-        except CouldNotVerify as failure:
-            self.observer.record_failure(failure.token)
-            raise
 
     async def recall_absence(self, name: HandleName) -> Resolution | None:
         """The last "not found" about a name that cannot be verified now. None if the cache has none.
@@ -178,16 +170,15 @@ class Resolver:
         """Cancel the queries in flight."""
         await self._flights.close()
 
-    async def _resolve_from_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
+    async def _find(self, name: HandleName, conditions: Conditions) -> Resolution:
+        local = None if self.local_records is None else self.local_records.resolve(name, self._clock())
+        if local is not None:
+            return local
+        if conditions.authoritative or conditions.certified:
+            return await self._resolve_past_cache(name, conditions)
         entry, now = await self.cache.find(name.key), self._clock()
-        if entry is None or not entry.is_usable(now):
-            raise NotCached
-        if conditions.max_age is not None and now - entry.fetched_at > conditions.max_age:
-            raise NotCached
-        return Resolution(name, entry, Origin.HIT if entry.is_fresh(now) else stale_origin(entry))
-
-    async def _resolve_with_cache(self, name: HandleName, conditions: Conditions) -> Resolution:
-        entry, now = await self.cache.find(name.key), self._clock()
+        if conditions.only_cached:
+            return _answer_cached(name, entry, conditions.max_age, now)
         if entry is not None and conditions.max_age is None and now < refresh_from(entry):
             return Resolution(name, entry, HIT)
         failure = self.find_recent_failure(name, now) or self._sealed
@@ -289,7 +280,8 @@ class Resolver:
         return hits >= _POPULAR_HITS
 
 
-def _refuse_too_stale(found: Resolution, conditions: Conditions, now: float) -> None:
-    """Raise the failure of the upstream if the stale record is older than the caller accepts."""
-    if found.failure is not None and is_too_stale(found.entry, now, conditions):
-        raise found.failure.without_traceback()
+def _answer_cached(name: HandleName, entry: Entry | None, max_age: float | None, now: float) -> Resolution:
+    """The answer of the cache alone. Raises NotCached if it has none, or one that is older than `max_age`."""
+    if entry is None or not entry.is_usable(now) or (max_age is not None and now - entry.fetched_at > max_age):
+        raise NotCached
+    return Resolution(name, entry, HIT if entry.is_fresh(now) else stale_origin(entry))

@@ -393,9 +393,17 @@ class HandleClient:
             raise translate_error(error) from error
 
     async def _follow_redirects(self, target: str) -> _Reply:
-        """Get a target and follow redirects, on the upstream's own origin only."""
+        """Get a target, retry once if the connection is dropped, and follow redirects on the upstream's own origin.
+
+        GET is idempotent (RFC 9110, section 9.2.2).
+        """
         for _ in range(MAX_REDIRECTS + 1):
-            reply = await self._get_with_retry(target)
+            try:
+                reply = await self._exchange(target)
+            except _DROPPED:
+                if not await self._may_ask_again():
+                    raise
+                reply = await self._exchange(target)
             # The status for a query of this resolver that arrived at the resolver itself.
             if reply.status == 508:
                 raise errors.UpstreamLoop
@@ -415,15 +423,6 @@ class HandleClient:
             "The upstream redirects too often; see `upstream.url`.", upstream_status=reply.status
         )
 
-    async def _get_with_retry(self, target: str) -> _Reply:
-        """Get a target, and retry once if the connection is dropped: GET is idempotent (RFC 9110, section 9.2.2)."""
-        try:
-            return await self._exchange(target)
-        except _DROPPED:
-            if not await self._may_ask_again():
-                raise
-            return await self._exchange(target)
-
     async def _exchange(self, target: str) -> _Reply:
         # The URL of every request is the same: httpx takes 45 us to read one, and its target is an extension.
         extensions = {"target": target.encode("ascii")}
@@ -431,24 +430,19 @@ class HandleClient:
         request = httpx.Request("GET", self._url, headers=self._headers, stream=_NO_BODY, extensions=extensions)
         response = await self._engine.handle_async_request(request)
         try:
-            return await self._read(response)
+            status, field = response.status_code, response.headers.get("Retry-After")
+            if response.has_redirect_location:
+                return _Reply(status, location=response.headers["Location"])
+            reply = _Reply(status, retry_after=None if field is None else read_retry_after(field, self._clock()))
+            try:
+                body = await read_body(response, self._options.max_answer_bytes)
+            except errors.InvalidAnswer:
+                if reply.is_refusal:
+                    return reply
+                raise
+            return _Reply(status, body, retry_after=reply.retry_after)
         finally:
             await response.aclose()
-
-    async def _read(self, response: httpx.Response) -> _Reply:
-        headers = response.headers
-        if response.has_redirect_location:
-            return _Reply(response.status_code, location=headers["Location"])
-        field = headers.get("Retry-After")
-        retry_after = None if field is None else read_retry_after(field, self._clock())
-        reply = _Reply(response.status_code, retry_after=retry_after)
-        try:
-            body = await read_body(response, self._options.max_answer_bytes)
-            return _Reply(reply.status, body, retry_after=retry_after)
-        except errors.InvalidAnswer:
-            if reply.is_refusal:
-                return reply
-            raise
 
 
 def translate_error(error: Exception) -> errors.CouldNotVerify:

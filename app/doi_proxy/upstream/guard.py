@@ -307,7 +307,9 @@ class Guard:
                 admitted = True
                 if priority is Priority.PERSON and self.budget.log.refusals.under_way is not None:
                     self.budget.log.notice_quiet()
-                return await self._query(name, fetch)
+                answer = await self._fetch(fetch)
+                self.record_answer()
+                return answer
         except (errors.BreakerOpen, errors.UpstreamPaused, errors.NotAdmitted) as error:
             if not admitted:
                 self._count(error.token, began)
@@ -315,6 +317,9 @@ class Guard:
             is_own = isinstance(error, errors.ShareSpent) or priority is not Priority.PERSON
             if isinstance(error, errors.NotAdmitted) and not is_own:
                 self.budget.log.refusal(error, self.budget.describe(error))
+            raise
+        except errors.CouldNotVerify as error:
+            await self._record_failure(name, error)
             raise
 
     async def _refuse(self) -> None:
@@ -336,16 +341,6 @@ class Guard:
         if refusal is None:
             return None
         return (errors.UpstreamPaused if refusal.by == "pause" else errors.BreakerOpen)(retry_after=refusal.seconds)
-
-    async def _query(self, name: str, fetch: Callable[[], Awaitable[T]]) -> T:
-        """Query, and update breaker, pause and log by the answer or the failure."""
-        try:
-            answer = await self._fetch(fetch)
-        except errors.CouldNotVerify as error:
-            await self._record_failure(name, error)
-            raise
-        self.record_answer()
-        return answer
 
     async def _fetch(self, fetch: Callable[[], Awaitable[T]]) -> T:
         began, outcome = self._clock(), _CANCELLED
