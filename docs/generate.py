@@ -87,7 +87,7 @@ Values are written as people write them, in all three places alike:
 | `on` or `off` | also `true` or `false`; in the TOML file without quotation marks too |
 
 The last line of a setting has its key in the file, its environment variable and its flag, then its type, its default,
-and how a change takes effect: by a reload (SIGHUP, or `systemctl reload doi-proxy.target`) or by a restart.
+and how a change takes effect: by a reload (SIGHUP, or `systemctl reload 'doi-proxy@*'`) or by a restart.
 [operations.md](operations.md#signals) describes the reload.
 """
 

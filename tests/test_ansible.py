@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.repository
 RUNS: Final = """
 exec 2>&1
 play() {
-    ANSIBLE_ROLES_PATH=roles ansible-playbook -c local -i localhost, -e ansible_python_interpreter=/usr/bin/python3 \\
+    ANSIBLE_ROLES_PATH=roles ansible-playbook -c local -i one,two, -e ansible_python_interpreter=/usr/bin/python3 \\
         -e "$1" play.yml
 }
 cat > /usr/local/bin/systemctl <<'STAND_IN'
@@ -36,7 +37,7 @@ echo "$*" >> /tmp/systemctl.log
 [ "$1" = list-units ] ||
 printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'
 STAND_IN
-printf -- '- hosts: all\\n  gather_facts: false\\n  roles: [doi_proxy]\\n' > play.yml
+printf -- '- hosts: all\\n  gather_facts: false\\n  serial: 1\\n  roles: [doi_proxy]\\n' > play.yml
 settings='"doi_proxy_settings": {"server": {"public_url": "https://doi.example.org"}, "upstream": {"rate": 20}}'
 package='"doi_proxy_package": "/root/doi-proxy.deb"'
 play "{$package, $settings}"
@@ -93,13 +94,20 @@ def test_the_role_installs_once_and_a_wrong_setting_replaces_nothing(tmp_path: P
     files = {f"roles/{path.relative_to(ROLE.parent)}": path for path in ROLE.rglob("*") if path.is_file()}
     printed = clean_root.run(RUNS, {"doi-proxy.deb": build_package(tmp_path), **files})
     assert "first: 0" in printed, printed
-    runs = [line for line in printed.splitlines() if line.startswith("localhost ")]
-    assert [("changed=0" in line, "failed=0" in line) for line in runs] == [
-        (False, True),
-        (True, True),
-        (False, True),
-        (True, False),
+    runs = [line for line in printed.splitlines() if re.match(r"(one|two) +: ", line)]
+    # The machines share their files here, so the second one finds nothing to change. It comes after the first one is
+    # done, and is left alone if that one fails.
+    assert [(line[:3], "changed=0" in line, "failed=0" in line) for line in runs] == [
+        ("one", False, True),
+        ("two", True, True),
+        ("one", True, True),
+        ("two", True, True),
+        ("one", False, True),
+        ("two", True, True),
+        ("one", True, False),
     ], printed
+    first = printed[: printed.index("first: 0")]
+    assert first.rindex("[one]") < first.index("[two]")
     assert "LoadCredential=admin-token:/etc/doi-proxy/admin-token" in printed
     assert "token: 600 root" in printed
     assert "restarts: 2\n" in printed

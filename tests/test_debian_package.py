@@ -261,6 +261,19 @@ def test_an_upgrade_keeps_the_operator_s_settings_and_a_purge_removes_all_but_ot
 
 
 @pytest.mark.skipif(
+    subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0,
+    reason="this user may make no namespace of mounts",
+)
+def test_a_purge_empties_a_store_on_a_volume_of_its_own(tmp_path: Path) -> None:
+    store = tmp_path / "var/lib/doi-proxy"
+    store.mkdir(parents=True)
+    (store / "doi-proxy.sqlite3").touch()
+    purge = f"mount --bind {store} {store} && DPKG_ROOT={tmp_path} sh {DEBIAN / 'postrm'} purge"
+    assert subprocess.run(["unshare", "-rm", "sh", "-c", purge], check=False).returncode == 0
+    assert [*store.iterdir()] == []
+
+
+@pytest.mark.skipif(
     shutil.which("shellcheck") is None, reason="shellcheck is not installed (Debian package: shellcheck)"
 )
 def test_the_scripts_of_the_package_are_clean() -> None:

@@ -282,6 +282,20 @@ def test_systemd_accepts_the_units(unit: Path) -> None:
     assert run(["systemd-analyze", "verify", *units], unit.parent, dict(os.environ)) == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "status"), [("rate = 20", 0), ("burst = 20", 0), ("rat = 20", 1)], ids=["good", "warning", "error"]
+)
+def test_a_reload_fails_with_settings_that_cannot_be_used(tmp_path: Path, line: str, status: int) -> None:
+    command = re.findall(r"^ExecReload=/bin/sh -c '(.+)'$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)[0]
+    program = str(Path(sys.executable).with_name("doi-proxy"))
+    # systemd reads "$$" as a dollar sign (systemd.service, "Command lines").
+    shell = command.replace("$$", "$").replace("/opt/doi-proxy/bin/doi-proxy", program)
+    config = tmp_path / "doi-proxy.toml"
+    config.write_text(f'[client]\n{line}\n[upstream]\ncontact = "mailto:library@example.org"\n')
+    environment = {"DOI_PROXY_CONFIG": str(config), "DOI_PROXY_STORE_URL": "memory:", "PATH": os.environ["PATH"]}
+    assert subprocess.run(["/bin/sh", "-c", shell], env=environment, check=False).returncode == status
+
+
 @needs_systemd
 def test_systemd_rates_the_exposure_of_the_unit_as_1_4(unit: Path) -> None:
     command = ["systemd-analyze", "security", "--offline=true", "--threshold=14", "--no-pager", str(unit)]

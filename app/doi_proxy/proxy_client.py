@@ -422,16 +422,17 @@ class AdminClient:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         connect = partial(Exchange, self._server, _TIMEOUT)
         with send_request(connect, self._token, method, target, headers, body) as (status, exchange):
-            return self._read(status, exchange)
-
-    def _read(self, status: int, exchange: Exchange) -> dict[str, Any]:
-        if status != http.client.OK:
-            raise exchange.refusal({http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"})
-        try:
-            # Bytes of an answer. A record has at most a few MiB.
-            document = json.loads(exchange.read(64 * 1024 * 1024))
-        except (ValueError, RecursionError):
-            raise self._unusable_answer("is not JSON") from None
+            reasons = {http.client.UNAUTHORIZED: f"the token is wrong; {_TOKEN_HINT}"}
+            if target == "/admin/settings":
+                # Without the admin API, the path is that of a name, which is not one.
+                reasons[http.client.BAD_REQUEST] = "it has no admin API at this address; set admin_token there"
+            if status != http.client.OK:
+                raise exchange.refusal(reasons)
+            try:
+                # Bytes of an answer. A record has at most a few MiB.
+                document = json.loads(exchange.read(64 * 1024 * 1024))
+            except (ValueError, RecursionError):
+                raise self._unusable_answer("is not JSON") from None
         if not isinstance(document, dict):
             raise self._unusable_answer("is JSON, but not an object")
         return document

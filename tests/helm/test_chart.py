@@ -52,14 +52,15 @@ def run(helm: Path, code: str, values: dict[str, Any], name: str = "doi-proxy") 
 
 
 def render(helm: Path, values: dict[str, Any], name: str = "doi-proxy") -> dict[str, Any]:
-    """The objects of a release, by their kind."""
+    """The objects of a release, by their kind, and the ConfigMap of lists as "Lists"."""
     files = run(helm, RENDER, values, name)
     objects = [yaml.safe_load(text) for path, text in files.items() if path.endswith(".yaml")]
-    return {one["kind"]: one for one in objects}
+    return {"Lists" if one["metadata"]["name"].endswith("-lists") else one["kind"]: one for one in objects}
 
 
 def test_the_chart_makes_the_objects_of_the_manifests(helm: Path) -> None:
-    expected = deepcopy({one["kind"]: one for one in MANIFESTS.values() if one["kind"] != "Secret"})
+    expected = deepcopy({one["kind"]: one for one in MANIFESTS.values() if one["kind"] not in ("ConfigMap", "Secret")})
+    expected["Lists"] = deepcopy(MANIFESTS["lists.yaml"])
     expected["Deployment"]["spec"]["template"]["spec"]["containers"][0]["image"] = (
         f"registry.example.org/doi-proxy:{VERSION}"
     )
@@ -78,16 +79,27 @@ def test_other_values_make_valid_objects_that_find_each_other(helm: Path, versio
         "secret": "of-ours",
         "replicas": {"min": 3, "max": 4},
         "resources": {"requests": {"cpu": "1"}},
-        "networkPolicy": {"from": [], "store": {"app": "redis"}},
+        "lists": {"deny.txt": "192.0.2.0/24  # a crawler\n"},
+        "networkPolicy": {
+            "from": [],
+            "store": {"labels": {"app": "redis"}, "ports": [6379, 26379]},
+            "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.1.2.3/32"}}], "ports": [{"port": 3128}]}],
+        },
     }
     made = render(helm, values, "doi")
+    lists = made.pop("Lists")
+    kubernetes_validate.validate(lists, version, strict=True)
+    assert lists["data"] == values["lists"]
     for one in made.values():
         kubernetes_validate.validate(one, version, strict=True)
         assert one["metadata"]["name"] == "doi"
+    egress = made["NetworkPolicy"]["spec"]["egress"]
+    assert [one["port"] for one in egress[1]["ports"]] == [6379, 26379]
+    assert egress[-1]["ports"] == [{"port": 3128}]
     assert made["ConfigMap"]["data"] == {"doi-proxy.toml": values["settings"]}
     pod = made["Deployment"]["spec"]["template"]
     assert pod["spec"]["volumes"][0]["configMap"]["name"] == "doi"
-    assert pod["spec"]["volumes"][1]["secret"]["secretName"] == "of-ours"
+    assert pod["spec"]["volumes"][2]["secret"]["secretName"] == "of-ours"
     assert pod["spec"]["containers"][0]["image"] == "registry.example.org/doi-proxy:2"
     selected = made["Deployment"]["spec"]["selector"]["matchLabels"]
     assert pod["metadata"]["labels"] == selected == made["Service"]["spec"]["selector"]
@@ -98,6 +110,12 @@ def test_other_values_make_valid_objects_that_find_each_other(helm: Path, versio
 def test_changed_settings_replace_the_pods(helm: Path) -> None:
     first, second = (render(helm, NEEDED | {"settings": text})["Deployment"]["spec"]["template"] for text in "ab")
     assert first != second
+
+
+def test_a_changed_list_of_networks_replaces_no_pod(helm: Path) -> None:
+    first, second = (render(helm, NEEDED | {"lists": {"deny.txt": text}}) for text in ("192.0.2.1", "192.0.2.2"))
+    assert first["Lists"] != second["Lists"]
+    assert first["Deployment"] == second["Deployment"]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def compare_running(context: CommandContext, server: str | None, *, as_json: boo
 
 def _describe(found: list[Difference], label: str) -> Iterator[str]:
     for step, head in (
-        ("reload", "a reload would change (systemctl reload doi-proxy.target):"),
+        ("reload", "a reload would change (systemctl reload 'doi-proxy@*'):"),
         ("restart", "a restart would change (doi-proxy-restart):"),
     ):
         changes = [each for each in found if each.step == step]

@@ -247,7 +247,7 @@ def _plan(
         path = settings.value(setting)
         if path is not None:
             present = read_existing(_below(namespace.root, path)) or read_shipped(shipped)
-            yield plan(path, add_networks(present, getattr(namespace, added, ())), "systemctl reload doi-proxy.target")
+            yield plan(path, add_networks(present, getattr(namespace, added, ())), "systemctl reload 'doi-proxy@*'")
     yield plan(INSTANCES, f"DOI_PROXY_INSTANCES={instances}\n", restart)
     for name, unit in write_units(settings, config, find_program()).items():
         # A unit in /etc would win over that of the package for ever.
