@@ -89,6 +89,10 @@ USERINFO = st.text(alphabet=st.sampled_from("abcXYZ019-._~!$'()*+,:@%"), min_siz
         ("valkey://host/0?username=hidden x=1", "valkey://host/0?username=*** x=1"),
         ("https://example.org/?page=2&sort=year", "https://example.org/?page=2&sort=year"),
         ("password=12 is not in a URL", "password=12 is not in a URL"),
+        ("https://otel.example/0123456789abcdef0123/v1?a=1", "https://otel.example/***/v1?a=1"),
+        ("https://api.example/b/pk_live-51H8xYbcdEfGhIjKl", "https://api.example/b/***"),
+        ("https://doi.example/handle-service/production", "https://doi.example/handle-service/production"),
+        ("https://doi.example/10.1000/abc_2024_1234.5678", "https://doi.example/10.1000/abc_2024_1234.5678"),
     ],
 )
 def test_users_passwords_and_secret_parameters_are_masked(text: str, shown: str) -> None:

@@ -262,7 +262,7 @@ def test_an_upstream_that_refuses_us_is_a_line_with_what_to_write_to_whom(
     [
         (LOOPBACK, PAST, True, "check the clock of this machine; otherwise"),
         (LOOPBACK, END, False, "set upstream_ca_bundle to"),
-        ("other.example", END, True, "its certificate is for another host"),
+        ("other.example", END, True, "the certificate is for another host"),
     ],
     ids=["expired", "unknown authority", "another host"],
 )

@@ -24,6 +24,10 @@ _AUTHORITY: Final = re.compile(r"://[^\s/]*@")
 _USERINFO: Final = re.compile(r"://\S*@")
 #: One parameter of a URL's query.
 _PARAMETER: Final = re.compile(r"([?&;])([^=&;#\s]*)=[^&;#\s]*")
+#: The path of an HTTP URL, and a segment of it that looks like a token: 20 characters or more, letters and digits, such
+#: as in https://otel.example.org/v1/0123456789abcdef0123/traces.
+_PATH: Final = re.compile(r"(?<=://)[^\s/?#\"']+(/[^\s?#\"']*)")
+_TOKEN: Final = re.compile(r"(?<=/)(?=[\w~-]*[0-9])(?=[\w~-]*[A-Za-z])[\w~-]{20,}(?![^/])")
 #: Words in the name of a parameter that holds a secret.
 _SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key|auth|cred|user", re.IGNORECASE)
 
@@ -36,7 +40,11 @@ def redact_value(value: Any) -> Any:
 
 
 def redact(text: str) -> str:
-    """Mask the user, the password and the secret query parameters of the URLs in a text."""
+    """Mask the user, the password, the secret query parameters and the tokens in the path of the URLs in a text."""
+    return _PATH.sub(lambda found: _TOKEN.sub(MASK, found[0]), _redact_account(text))
+
+
+def _redact_account(text: str) -> str:
     # The usual place first: a password there may contain "?key=". Then parameters, whose values may contain "@".
     usual = _AUTHORITY.sub(f"://{MASK}@", text)
     return _USERINFO.sub(f"://{MASK}@", _PARAMETER.sub(_mask_parameter, usual))
@@ -344,7 +352,7 @@ def require_host(url: str) -> None:
 
 def require_no_secret(url: str) -> None:
     """Refuse a secret in a URL that clients or upstreams get. Raises ValueError."""
-    if (masked := redact(url)) != url:
+    if (masked := _redact_account(url)) != url:
         raise ValueError(
             f"the URL {masked[:80]!r} has a user, a password or a secret parameter, and others read it; leave that out"
         )

@@ -28,7 +28,7 @@ _REMEDIES: Final = (
     (
         "certificate is not valid for",
         "certificate",
-        "correct the address of the upstream: its certificate is for another host",
+        "correct the address of the upstream, or the DNS of this machine: the certificate is for another host",
     ),
     (
         "certificate",

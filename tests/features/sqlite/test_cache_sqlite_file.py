@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import sqlite3
 import stat
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -274,3 +276,18 @@ async def test_a_log_that_is_a_link_is_refused_and_not_followed(tmp_path: Path, 
     Path(f"{path}{tail}").unlink()
     async with opened(path, clock) as store:
         assert await store.get(entry().key) == entry()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
+async def test_a_store_of_another_user_says_whose_it_is_and_what_to_do(clock: Clock) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "store.sqlite3"
+        await fill(path, clock)
+        words = f"it belongs to root, mode 0600, and this user is nobody: chown nobody {path}"
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+        try:
+            with pytest.raises(StoreError, match=words):
+                open_to_read(path)
+        finally:
+            os.seteuid(0)

@@ -6,7 +6,9 @@ import errno
 import fcntl
 import logging
 import os
+import pwd
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -197,10 +199,20 @@ def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        text = f"The store {path} cannot be opened {purpose}: {error}."
+        text = f"The store {path} cannot be opened {purpose}: {error}{_describe_owner(path)}."
         raise StoreUnavailable(text, cause=find_cause(error)) from error
     except ValueError as error:
         raise StoreError(f"The store {path} cannot be opened {purpose}: {error}.") from error
+
+
+def _describe_owner(path: Path) -> str:
+    """Whose file it is, and what to do, if this user may not write it. Otherwise nothing."""
+    with suppress(OSError, KeyError):
+        if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            found, user = path.stat(), pwd.getpwuid(os.geteuid()).pw_name
+            mode = stat.S_IMODE(found.st_mode)
+            return f"; it belongs to {path.owner()}, mode {mode:04o}, and this user is {user}: chown {user} {path}"
+    return ""
 
 
 def _create(connection: sqlite3.Connection) -> None:
