@@ -225,8 +225,9 @@ MAX_AGENCY_NAMES: Final = 50
 CONNECT_TIMEOUT: Final = 3.0
 #: The largest upstream answer. The values of a record have at most 262,144 bytes of JSON in any case.
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-#: Of the upstream (401, 403, 429), and of an egress proxy in front of it (407).
-_REFUSALS: Final = (401, 403, 407, 429)
+#: Of an egress proxy that wants a password (RFC 9110, section 15.5.8).
+_EGRESS_LOGIN_REQUIRED: Final = 407
+_REFUSALS: Final = (401, 403, _EGRESS_LOGIN_REQUIRED, 429)
 #: Of a login portal (RFC 6585, section 6).
 _LOGIN_REQUIRED: Final = 511
 _SERVER_ERRORS: Final = 500
@@ -455,8 +456,9 @@ def translate_error(error: Exception) -> errors.CouldNotVerify:
 
 
 def _to_refusal(reply: _Reply) -> errors.UpstreamRefused:
+    who = "egress proxy" if reply.status == _EGRESS_LOGIN_REQUIRED else "upstream"
     return errors.UpstreamRefused(
-        f"The upstream refused to answer, with HTTP status {reply.status}.",
+        f"The {who} refused to answer, with HTTP status {reply.status}.",
         upstream_status=reply.status,
         retry_after=reply.retry_after,
     )

@@ -199,16 +199,19 @@ def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        text = f"The store {path} cannot be opened {purpose}: {error}{_describe_owner(path)}."
-        raise StoreUnavailable(text, cause=find_cause(error)) from error
+        obstacle = _find_obstacle(path)
+        text = f"The store {path} cannot be opened {purpose}: {error}{obstacle}."
+        raise StoreUnavailable(text, cause=find_cause(error) or (obstacle and "store-read-only")) from error
     except ValueError as error:
         raise StoreError(f"The store {path} cannot be opened {purpose}: {error}.") from error
 
 
-def _describe_owner(path: Path) -> str:
-    """Whose file it is, and what to do, if this user may not write it. Otherwise nothing."""
+def _find_obstacle(path: Path) -> str:
+    """Why this user may not write a file, which SQLite does not say, and what to do. "" if it is something else."""
     with suppress(OSError, KeyError):
-        if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            return "; its file system is read-only: mount it for writing"
+        if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
             found, user = path.stat(), pwd.getpwuid(os.geteuid()).pw_name
             mode = stat.S_IMODE(found.st_mode)
             return f"; it belongs to {path.owner()}, mode {mode:04o}, and this user is {user}: chown {user} {path}"
