@@ -116,13 +116,13 @@ async def delete_purged(store: Store, scope: str, at: float, *, announce: bool) 
             if entry.fetched_at <= at and (scope != NOT_FOUND or entry.is_negative):
                 await store.delete(entry.key, announce=False)
         await store.flush()
-        if announce:
-            await store.announce(scope)
-    elif (found := await store.get(scope)) is not None and found.fetched_at <= at:
-        await store.delete(scope)
-    elif announce:
-        await store.announce(scope)
+    else:
+        found = await store.get(scope)
+        # If there is none yet, another instance may be about to write what it has in memory.
+        if announce if found is None else found.fetched_at <= at:
+            await store.delete(scope)
     if announce:
+        await store.announce(scope)
         await forget_works(store, frozenset([scope]))
 
 
