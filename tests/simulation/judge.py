@@ -449,8 +449,13 @@ class Judge:
         )
         # The store may have another instance's answer, which memory looks for when its own is old.
         is_alone = self.instances == 1 or "; detail=" not in (of["cache-status"] or "")
+        # Or it has just read that another instance has a newer one.
+        words, instance = self.upstream.words[request.name.upper()], request.client % self.instances
+        said = [words, *(self.upstream.words[word.alias.upper()] for word in words if word.alias)]
+        others = [word.since for each in said for word in each if word.instance != instance]
+        has_news = any(self._known_by(since, other=True) >= self._now() for since in others)
         is_at_once = reply.seconds == of.seconds == 0.0 and self._heard_at < self._now()
-        if is_at_once and is_alone and one != other:
+        if is_at_once and is_alone and not has_news and one != other:
             self.report(TWINS, f"{request.path.format(request.name)}: {one[0]} {one[2]}, {other[0]} {other[2]}")
 
     def _words(self, name: str, instance: int, began: float) -> list[Word]:
