@@ -152,6 +152,16 @@ async def test_more_keys_than_are_kept_are_all_of_memory(clock: Clock, store: Un
     assert store.entries == 20
 
 
+async def test_a_change_is_announced_also_to_a_store_that_lost_its_data(cache: TieredStore, store: Unsteady) -> None:
+    cursor = (await store.changes(None)).cursor
+    store.is_away = True
+    await cache.put(entry(NAME), announce=True)
+    store.is_away = False
+    cache._missed.add_everything()
+    await cache.write_missed()
+    assert (await store.changes(cursor)).keys == (NAME,)
+
+
 async def test_a_purge_by_another_instance_is_obeyed_while_the_rest_of_memory_is_written(
     cache: TieredStore, store: Unsteady
 ) -> None:

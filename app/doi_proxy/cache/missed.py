@@ -152,12 +152,13 @@ class Missed:
             self._bytes += _KEY_BYTES + len(key.encode(errors="surrogatepass"))
         self._keys[key] = self._keys.get(key, False) or announce
         if self._bytes > MAX_BYTES:
+            self._keys.clear()
+            self._bytes = 0
             self.add_everything()
 
     def add_everything(self) -> None:
         """The store missed every record."""
-        self._keys.clear()
-        self._bytes, self._is_everything = 0, True
+        self._is_everything = True
 
     async def write(
         self, store: Store, memory: MemoryStore, purges: Purges, now: float, read_purges: Callable[[], Awaitable[None]]
