@@ -598,7 +598,10 @@ class Judge:
         """Judge a failure: what was answered before the request began is answered again."""
         self._look()
         now, known = self.world.now(), self._known[name.upper()].values()
-        denied = max((learned.word.since for learned in known if learned.word.is_denial), default=-inf)
+        denials = [learned.word for learned in known if learned.word.is_denial]
+        # A denial that was confirmed replaces a record, also if the client has left.
+        denials += [word for word in self.upstream.words[name.upper()] if word.is_denial and word.is_authoritative]
+        denied = max((word.since for word in denials), default=-inf)
         for learned in known:
             word = learned.word
             if word.since <= denied or not word.at - _SKEW <= now <= word.ends - _ON_THE_WAY:
