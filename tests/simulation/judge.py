@@ -509,8 +509,9 @@ class Judge:
         if reply.status == 301 and alias is not None:
             self._check_alias(name, alias, instance, began)
         known, purge = self._known[key].get(instance), self._purges.get(key)
-        if purge is not None and last.asked_at <= purge.at:
-            return  # the answer to a query that was sent before a purge is not stored
+        if purge is not None and last.asked_at <= self._known_by(purge.at, other=True):
+            # The answer to a query that was sent before a purge is not stored. Each instance reads it a moment later.
+            return
         if known is None or known.word is not last:
             self._known[key][instance] = Learned(last, now, instance)
         if is_fetched and (newest is None or last.since > newest.word.since):
