@@ -103,6 +103,21 @@ async def test_a_purge_holds_and_so_does_what_was_fetched_after_it(
     assert [await store.get(name) for name in (NAME, OTHER, THIRD)] == [None, fetched, None]
 
 
+async def test_a_purge_holds_against_what_another_instance_writes_back_after_it(
+    cache: TieredStore, store: Unsteady, clock: Clock
+) -> None:
+    other = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=1e9)
+    await other.forget_announced()
+    store.is_away = True
+    await other.put(entry(NAME))
+    clock.advance(5)
+    await cache.delete(NAME)
+    store.is_away = False
+    await cache.write_missed()
+    await other._missed.write(store, other.memory, Purges(), clock(), read_nothing)
+    assert await store.get(NAME) is None
+
+
 async def test_a_record_that_was_made_stale_is_stale_in_the_store(
     cache: TieredStore, store: Unsteady, clock: Clock
 ) -> None:
@@ -135,6 +150,16 @@ async def test_more_keys_than_are_kept_are_all_of_memory(clock: Clock, store: Un
     await missed.write(store, memory, Purges(), clock(), read_nothing)
     assert not missed
     assert store.entries == 20
+
+
+async def test_a_change_is_announced_also_to_a_store_that_lost_its_data(cache: TieredStore, store: Unsteady) -> None:
+    cursor = (await store.changes(None)).cursor
+    store.is_away = True
+    await cache.put(entry(NAME), announce=True)
+    store.is_away = False
+    cache._missed.add_everything()
+    await cache.write_missed()
+    assert (await store.changes(cursor)).keys == (NAME,)
 
 
 async def test_a_purge_by_another_instance_is_obeyed_while_the_rest_of_memory_is_written(
@@ -171,5 +196,27 @@ def test_names_that_were_fetched_while_valkey_was_away_are_answered_by_the_other
         world.sleep(25)
         world.upstream.fault(EVERY_NAME, "reset")
         assert [world.get(f"/{name}", world.client(instance=1)).status for name in names] == [302] * 20
+        world.restart()
+        assert [world.get(f"/{name}", world.client(instance=0)).status for name in names] == [302] * 20
+
+
+def test_instances_write_their_memory_back_to_a_valkey_that_lost_its_data() -> None:
+    with World(store_url="valkey://127.0.0.1", instances=2) as world:
+        names = [f"10.5555/{number}" for number in range(20)]
+        for name in names:
+            world.upstream.put(name, url=f"https://example.org/{name}")
+        for number, name in enumerate(names):
+            world.get(f"/{name}", world.client(instance=number % 2))
+        # The instances find the loss by the last name that was announced: one whose target has changed.
+        world.upstream.put(names[0], url="https://example.org/other")
+        world.sleep(30)
+        world.get(f"/{names[0]}", cache_control="no-cache")
+        world.sleep(2)
+        world.valkey.stop()
+        world.valkey.start()
+        world.sleep(25)
+        world.upstream.fault(EVERY_NAME, "reset")
+        for instance in range(2):
+            assert [world.get(f"/{name}", world.client(instance=instance)).status for name in names] == [302] * 20
         world.restart()
         assert [world.get(f"/{name}", world.client(instance=0)).status for name in names] == [302] * 20

@@ -127,7 +127,15 @@ def _play(seed: int, steps: Sequence[Step], setup: Setup, calls: Calls | None) -
             # What other instances spend is known after a query: those under way together can be too many.
             raced = PLACES if setup.store == "valkey" and setup.instances > 1 else 0
             has_all = setup.store != "file"
-            judge = Judge(world, upstream, instances=setup.instances, memory_has_all=has_all, raced=raced)
+            judge = Judge(
+                world,
+                upstream,
+                instances=setup.instances,
+                memory_has_all=has_all,
+                raced=raced,
+                latency=setup.latency,
+                looks_first=setup.store == "valkey",
+            )
             upstream.listener, upstream.is_running = judge, True
             _put_all(upstream)
             bounds = Bounds(world, setup, judge.report)
@@ -403,9 +411,11 @@ class _Player:
 
     def _recall(self) -> None:
         """After a restart without an upstream, the store has the newest of what every instance learned."""
-        learned = self._judge.list_learned()
         self._upstream.fault(EVERY_NAME, "reset")
         self._restart()
+        # The start may find that the file is damaged.
+        self._judge.check()
+        learned = self._judge.list_learned()
         client = self._world.client("127.0.0.1", 0)
         for name, targets in list(learned.items())[:_MOST_RECALLED]:
             reply = self._world.get(f"/{name}", client)

@@ -116,13 +116,13 @@ async def delete_purged(store: Store, scope: str, at: float, *, announce: bool) 
             if entry.fetched_at <= at and (scope != NOT_FOUND or entry.is_negative):
                 await store.delete(entry.key, announce=False)
         await store.flush()
-        if announce:
-            await store.announce(scope)
-    elif (found := await store.get(scope)) is not None and found.fetched_at <= at:
-        await store.delete(scope)
-    elif announce:
-        await store.announce(scope)
+    else:
+        found = await store.get(scope)
+        # If there is none yet, another instance may be about to write what it has in memory.
+        if announce if found is None else found.fetched_at <= at:
+            await store.delete(scope)
     if announce:
+        await store.announce(scope)
         await forget_works(store, frozenset([scope]))
 
 
@@ -152,12 +152,13 @@ class Missed:
             self._bytes += _KEY_BYTES + len(key.encode(errors="surrogatepass"))
         self._keys[key] = self._keys.get(key, False) or announce
         if self._bytes > MAX_BYTES:
+            self._keys.clear()
+            self._bytes = 0
             self.add_everything()
 
     def add_everything(self) -> None:
         """The store missed every record."""
-        self._keys.clear()
-        self._bytes, self._is_everything = 0, True
+        self._is_everything = True
 
     async def write(
         self, store: Store, memory: MemoryStore, purges: Purges, now: float, read_purges: Callable[[], Awaitable[None]]

@@ -90,12 +90,14 @@ class StoreStats:
 class Changes:
     """The announcements after a cursor: the `cursor` for the next call, and the keys to drop from memory.
 
-    With `overrun`, announcements were lost, and the whole memory tier must be dropped.
+    With `overrun`, more were announced than a store keeps, and the whole memory tier must be dropped. With `data_lost`,
+    the store has lost its data, and memory has what it needs.
     """
 
     cursor: str
     keys: tuple[str, ...] = ()
     overrun: bool = False
+    data_lost: bool = False
 
 
 class Store(Protocol):

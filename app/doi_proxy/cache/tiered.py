@@ -513,6 +513,8 @@ class TieredStore(FallbackStore):
             if changes is None:
                 return
             self._cursor = changes.cursor
+            if changes.data_lost:
+                self._missed.add_everything()
             scopes = (UNKNOWN,) if changes.overrun else changes.keys
             for scope in scopes:
                 self._purges.record(scope, self._clock())

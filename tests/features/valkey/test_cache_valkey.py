@@ -100,7 +100,9 @@ async def test_a_server_that_does_not_answer_is_given_up(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-async def test_names_to_forget_that_a_server_lost_are_an_overrun(clock: Clock, valkey_url: str, is_used: bool) -> None:
+async def test_a_reader_of_names_to_forget_finds_that_a_server_lost_its_data(
+    clock: Clock, valkey_url: str, is_used: bool
+) -> None:
     server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
     await store.delete("10.1000/BEFORE")
@@ -109,10 +111,10 @@ async def test_names_to_forget_that_a_server_lost_are_an_overrun(clock: Clock, v
     if is_used:
         await store.delete("10.1000/AFTER")
     heard = await store.changes(cursor)
-    assert (heard.keys, heard.overrun) == ((), True)
+    assert (heard.keys, heard.overrun, heard.data_lost) == (("10.1000/AFTER",) * is_used, False, True)
     await store.delete("10.1000/LATER")
     heard = await store.changes(heard.cursor)
-    assert (heard.keys, heard.overrun) == (("10.1000/LATER",), False)
+    assert (heard.keys, heard.overrun, heard.data_lost) == (("10.1000/LATER",), False, False)
     await store.close()
     await server.aclose()
 

@@ -79,7 +79,7 @@ async def test_an_entry_is_stored_although_a_key_had_data_of_another_program(
         assert await store.get(NAME) == entry()
         await store.delete("10.1000/OTHER")
         heard = await store.changes(cursor)
-        assert NAME in heard.keys or heard.overrun
+        assert NAME in heard.keys
         cursor = heard.cursor
 
 
@@ -90,7 +90,7 @@ async def test_a_feed_of_another_type_is_deleted_by_who_reads_it(
     cursor = (await store.changes(None)).cursor
     neighbour.set(FEED, "text")
     heard = await store.changes(cursor)
-    assert (heard.keys, heard.overrun) == ((), True)
+    assert (heard.keys, heard.data_lost) == ((), True)
     assert f"The key {FEED} on " in caplog.text
     await store.put(entry(), announce=True)
     assert (await store.changes(heard.cursor)).keys == (NAME,)
@@ -132,10 +132,10 @@ async def test_entries_of_another_program_are_deleted_by_who_reads_them(
     for _ in range(40):
         neighbour.xadd(FEED, fields)
     heard = await store.changes(cursor)
-    assert (heard.keys, heard.overrun, neighbour.exists(FEED)) == ((), True, 0)
+    assert (heard.keys, heard.overrun or heard.data_lost, neighbour.exists(FEED)) == ((), True, 0)
     await store.put(entry(), announce=True)
     # Another process, which was slower, hears of it too.
-    assert (await store.changes(cursor)).overrun
+    assert (await store.changes(cursor)).data_lost
     assert (await store.changes(heard.cursor)).keys == (NAME,)
 
 
@@ -160,7 +160,7 @@ async def test_names_are_announced_after_the_last_stream_id(neighbour: Any, stor
         neighbour.xadd(FEED, {"key": "x"}, id=f"{2**64 - 1}-{2**64 - 1}")
         await (store.put(entry(), announce=True) if number % 2 else store.delete(NAME))
         heard = await store.changes(cursor)
-        assert heard.overrun
+        assert heard.data_lost
         cursor = heard.cursor
     await store.put(entry(), announce=True)
     assert (await store.changes(cursor)).keys == (NAME,)

@@ -58,7 +58,7 @@ class ValkeyStore:
     ) -> None:
         """See Store. Another process can write between the look at the entry that is there and this write.
 
-        That window is a millisecond, and what it can cost is one more query.
+        That window is a millisecond, and what it can cost is one more query, or that a name must be purged again.
         """
         left = int((entry.stale_until - self._clock()) * 1000)
         if left <= 0:
@@ -123,23 +123,26 @@ class ValkeyStore:
         return found
 
     async def changes(self, cursor: str | None) -> Changes:
-        """See Store. The entry at the cursor is read again: without it, what followed it may be lost too."""
+        """See Store. The entry at the cursor is read again: if it is missing, so is other data, or it was trimmed."""
         if cursor is None:
             return Changes(await self._find_end())
-        keys, at = list[str](), cursor
+        keys, at, is_missing = list[str](), cursor, False
         while len(keys) < MAX_ANNOUNCEMENTS:
             # Entries of the stream that one command reads.
             page = await self._server.call("XRANGE", FEED, at, "+", "COUNT", 250, read=_read_feed)
-            if at != _START:
-                if page is not None and (not page or page[0][0] != at):
-                    break
-                page = page and page[1:]
             if page is None:
                 log.warning("The stream %s has entries of another program, and is deleted.", FEED)
                 await self._server.call("DEL", FEED, read=_return_same)
                 break
+            if at != _START:
+                is_missing = is_missing or not page or page[0][0] != at
+                page = [each for each in page if each[0] != at]
             if not page:
-                return Changes(at, tuple(dict.fromkeys(keys)))
+                if is_missing:
+                    # A purge of the last second may be lost too, if no other process has read it.
+                    log.warning("%s has lost its data, and gets what this process has in memory.", self._server.label)
+                    at = await self._find_end()
+                return Changes(at, tuple(dict.fromkeys(keys)), data_lost=is_missing)
             keys += (key for _, key in page)
             at = page[-1][0]
         log.warning("Names to forget were lost; no entry that is in memory now is used.")
