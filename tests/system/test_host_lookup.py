@@ -112,7 +112,7 @@ def test_the_line_has_the_count_the_pace_and_the_time_left(
     bar.advance(60)
     assert stream.getvalue() == "\r\x1b[Kwarming"
     clock.advance(5.0)
-    bar.describe("resolved 90")
+    bar.describe(lambda: "resolved 90")
     bar.advance(40)
     assert stream.getvalue() == f"\r\x1b[Kwarming\r\x1b[K{line}"
     bar.clear()

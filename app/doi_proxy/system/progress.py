@@ -122,8 +122,8 @@ class Bar:
     def advance(self, done: float) -> None:
         """Advance by this number of items or bytes."""
 
-    def describe(self, text: str) -> None:
-        """Replace the text after the numbers."""
+    def describe(self, write: Callable[[], str]) -> None:
+        """Replace what writes the text after the numbers, each time that they are drawn."""
 
 
 def assume_pace(done: float, left: float, seconds: float) -> float | None:
@@ -154,7 +154,7 @@ class LineBar(Bar):
         self._before = before
         self._estimate = estimate
         self._done = 0.0
-        self._text = ""
+        self._write_text: Callable[[], str] = str
         self._began = self._last_draw = clock()
         self._replace(label)
 
@@ -166,9 +166,9 @@ class LineBar(Bar):
             self._last_draw = now
             self._replace(self._write(now - self._began))
 
-    def describe(self, text: str) -> None:
+    def describe(self, write: Callable[[], str]) -> None:
         """See Bar."""
-        self._text = text
+        self._write_text = write
 
     def clear(self) -> None:
         """Remove the line."""
@@ -186,7 +186,7 @@ class LineBar(Bar):
         if self._total is not None:
             left = self._estimate(self._done, max(0.0, self._total - done), seconds)
             parts.append("" if left is None else f"{show_duration(left)} left")
-        return "; ".join(filter(None, [*parts, self._text]))
+        return "; ".join(filter(None, [*parts, self._write_text()]))
 
     def _show(self, number: float, decimals: int) -> str:
         return f"{number / 1_000_000:,.1f} MB" if self._in_bytes else f"{number:,.{decimals}f}"

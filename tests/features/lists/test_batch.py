@@ -144,8 +144,8 @@ async def test_a_slow_name_holds_back_the_rows_after_it_and_a_bounded_number_of_
         for _ in range(1_000):
             await asyncio.sleep(0)
         assert not first.done()
-        # The slow one, three in the queue, and one that the reader holds.
-        assert len(read) == 5
+        # The slow one, three in the queue, three that the reader holds, and three that have arrived.
+        assert len(read) == 10
         bench.upstream.release("10.5555/slow")
         assert (await first).doi == "10.5555/slow"
         assert [row.doi async for row in rows] == [f"10.5555/{number}" for number in range(1, 100)]

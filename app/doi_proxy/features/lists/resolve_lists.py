@@ -101,11 +101,11 @@ async def _run(
     query_recorder = None if time_left is None else time_left.record_query
     with _show_progress(choice, recorder, time_left) as bar:
         async with aclosing(inputs), open_rows(context, choice, inputs, stop, query_recorder, fields) as groups:
+            bar.describe(lambda: rows_file.show_verdicts(recorder.verdicts))
             async for rows in groups:
                 await recorder.write(rows)
                 if _is_short(choice):
                     _explain_failures(rows)
-                bar.describe(rows_file.show_verdicts(recorder.verdicts))
                 bar.advance(len(rows))
 
 

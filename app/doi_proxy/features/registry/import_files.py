@@ -248,6 +248,7 @@ class _Pace:
         self._records = 0
         self._refused = sum(part.refused for part in before)
         self._is_any_usable = any(part.refused < part.read for part in before)
+        bar.describe(lambda: f"{self._records:,} records, {self._records / max(clock() - self._began, 1.0):,.0f}/s")
 
     def add(self, reports: Iterator[tuple[Part, import_worker.PartReport]]) -> None:
         """Show what the processes report."""
@@ -255,8 +256,6 @@ class _Pace:
             self._records += report.read
             self._refused += report.refused
             self._is_any_usable = self._is_any_usable or report.refused < report.read
-            rate = self._records / max(self._clock() - self._began, 1.0)
-            self._bar.describe(f"{self._records:,} records, {rate:,.0f}/s")
             self._bar.advance(part.weight)
 
     @property

@@ -165,8 +165,10 @@ _PUT: Final = (
 )
 #: The blocks of the keys in a list of JSON, each with the places of its keys in the list, that of the first key first.
 _BLOCKS_OF: Final = (
-    "SELECT (SELECT first FROM registry_blocks WHERE first <= value ORDER BY first DESC LIMIT 1) AS block,"
-    " group_concat(key) FROM json_each(?) GROUP BY block HAVING block IS NOT NULL ORDER BY min(key) LIMIT ?"
+    "SELECT block, places, data FROM registry_blocks JOIN"
+    " (SELECT (SELECT first FROM registry_blocks WHERE first <= value ORDER BY first DESC LIMIT 1) AS block,"
+    " group_concat(key) AS places, min(key) AS place FROM json_each(?) GROUP BY block)"
+    " ON first = block ORDER BY place LIMIT ?"
 )
 #: Two blocks, because the first key of a block can be the only one before a key.
 _EARLIER: Final = "SELECT first, data FROM registry_blocks WHERE first < ? ORDER BY first DESC LIMIT 2"
@@ -247,6 +249,15 @@ def find(connection: sqlite3.Connection, key: str) -> RegistryRow | None:
     return None if block is None else find_row(key, unpack_lines(block[0], block[2]))
 
 
+def find_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[RegistryRow]:
+    """The records of keys, each of whose blocks is read once. Damaged ones are left out."""
+    keys = sorted(keys)
+    for first, places, data in connection.execute(_BLOCKS_OF, (json.dumps(keys, ensure_ascii=False), _ALL)):
+        with suppress(DamagedEntry):
+            lines = unpack_lines(first, data)
+            yield from filter(None, [find_row(keys[int(place)], lines) for place in places.split(",")])
+
+
 def find_near(
     connection: sqlite3.Connection, key: str, candidates: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
@@ -256,11 +267,10 @@ def find_near(
     """
     found: list[str] = []
     listed = json.dumps(candidates, ensure_ascii=False)
-    for first, places in connection.execute(_BLOCKS_OF, (listed, _MAX_NEAR_BLOCKS)).fetchall():
+    for first, places, data in connection.execute(_BLOCKS_OF, (listed, _MAX_NEAR_BLOCKS)):
         keys = [candidates[int(place)] for place in places.split(",")]
-        for (data,) in connection.execute("SELECT data FROM registry_blocks WHERE first = ?", (first,)):
-            with suppress(DamagedEntry):
-                found += find_keys(keys, first, data)
+        with suppress(DamagedEntry):
+            found += find_keys(keys, first, data)
     earlier = connection.execute(_EARLIER, (key,))
     before = [row_key for first, data in earlier for row_key, *_ in reversed(_try_unpack(first, data)) if row_key < key]
     after = [row_key for row_key, *_ in islice(read_rows(connection, key), _NEIGHBOURS)]
