@@ -421,7 +421,7 @@ class ListParser:
 
     def _count(self, items: list[lines.ReadItem]) -> list[lines.ReadItem]:
         # What stands for nothing else is a further field of its entry.
-        self.entries += sum(not isinstance(item, lines.SearchedEntry) or item.without is not None for item in items)
+        self.entries += sum(not isinstance(item, lines.Entry) or item.title is not None for item in items)
         return items
 
     def _open(self, form: formats.ListFormat) -> lines.ListReader:

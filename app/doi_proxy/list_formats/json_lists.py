@@ -155,13 +155,11 @@ class ColumnReader(lines.LineReader):
         entry = lines.write_ris_entry(cited) if self.keeps_entries else ""
         text = _find_cell(cells, self._index) if self._index >= 0 else ""
         if text.strip() or self._wanted is not None:
-            return lines.divide(
-                lines.ListItem(_read_cell(text), line, None, echo, entry, note=lines.note_encoding(text, self._line))
-            )
-        shown = cited[0] or " ".join(cell for cell in cells if cell.strip())
-        without = lines.UnreadableItem(shown[: lines.MAX_EXCERPT], line, lines.WITHOUT_DOI, None, echo, lines.NO_DOI)
-        fields = [lines.SearchedField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
-        return lines.SearchedEntry(tuple(fields), without, None, echo, entry, note=self._search_note)
+            note = lines.note_encoding(text, self._line)
+            return lines.divide(lines.ListItem(_read_cell(text), line, None, echo, entry, note=note))
+        fields = [lines.EntryField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
+        title = cited[0] or " ".join(field.text for field in fields)
+        return lines.Entry(line, tuple(fields), title, None, echo, entry, self._search_note)
 
     def _name(self, at: int) -> str:
         return self._names[at][:_MESSAGE_CHARACTERS] if at < len(self._names) else f"column {at + 1}"
@@ -322,7 +320,7 @@ class JsonListReader:
                 raise UnreadableList("The array is not complete: its closing bracket is missing.")
             return items
         item = read_json_item(self._rest, 1, "Item", self._members, keeps_entry=self.keeps_entries)
-        if isinstance(item, lines.UnreadableItem) and item.reason != lines.NO_DOI:
+        if isinstance(item, lines.UnreadableItem):
             raise UnreadableList(item.message)
         return [item]
 
@@ -416,14 +414,12 @@ def read_json_item(
     key = _find_key(value)
     name = _find_member(value, wanted) if wanted is not None else _find_name(value, work)
     if isinstance(name, str) and (name.strip() or wanted is not None):
-        item = lines.ListItem(name, number, key, echo, entry, note=None if name.isascii() else note)
-        return lines.divide(item)
+        return lines.divide(lines.ListItem(name, number, key, echo, entry, note=None if name.isascii() else note))
     if wanted is not None:
         message = f"{place} {number} has no member {wanted!r} with a string."
         return lines.UnreadableItem(lines.excerpt(data), number, message, key, echo)
-    title = " ".join(_list_words(_find_member(work, "title")))[: lines.MAX_EXCERPT]
-    without = lines.UnreadableItem(title or lines.excerpt(data), number, lines.WITHOUT_DOI, key, echo, lines.NO_DOI)
-    return lines.SearchedEntry(_list_fields(value, number), without, key, echo, entry)
+    title = " ".join(_list_words(_find_member(work, "title"))) or lines.excerpt(data)
+    return lines.Entry(number, tuple(_list_fields(value, number)), title, key, echo, entry)
 
 
 def _find_work(value: dict[str, Any]) -> dict[str, Any]:
@@ -458,16 +454,13 @@ def _find_key(value: dict[str, Any]) -> str | None:
     return None
 
 
-def _list_fields(value: dict[str, Any], number: int) -> tuple[lines.SearchedField, ...]:
-    """The texts of an object, those about other works last."""
+def _list_fields(value: dict[str, Any], number: int) -> Iterator[lines.EntryField]:
     members = sorted(value.items(), key=lambda member: member[0].casefold() in _DISTANT)
     texts = chain.from_iterable(_list_texts(name, member) for name, member in members)
-    # Texts of an object that are searched.
-    fields = [
-        lines.SearchedField(path, text, number, any(part.casefold() in _DISTANT for part in path.split(".")))
-        for path, text in islice(texts, 200)
-    ]
-    return tuple(sorted(fields, key=lambda field: field.is_distant))
+    # Texts of an object that are searched, those about other works last.
+    for path, text in islice(texts, 200):
+        is_distant = any(part.casefold() in _DISTANT for part in path.split("."))
+        yield lines.EntryField(path, text, number, is_distant)
 
 
 def _list_texts(path: str, member: object) -> Iterator[tuple[str, str]]:

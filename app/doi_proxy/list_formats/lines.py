@@ -114,7 +114,7 @@ class ListItem(msgspec.Struct, frozen=True, gc=False):
     """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item.
 
     `line` is 0 outside a list. `key` is the entry's own: the citation key of BibTeX, the number of a RIS reference.
-    `echo` is a member or a cell that the row repeats. `entry` is the reference, "" if nothing compares it. `found` is
+    `echo` is a member or a cell that the row repeats. `cited` is the reference, "" if nothing compares it. `found` is
     the name in the text, if the text was searched for it. `note` is what a reader of the row should know about both.
     """
 
@@ -122,7 +122,7 @@ class ListItem(msgspec.Struct, frozen=True, gc=False):
     line: int = 0
     key: str | None = None
     echo: Scalar = None
-    entry: str = ""
+    cited: str = ""
     found: FoundName | None = None
     note: str | None = None
 
@@ -143,7 +143,7 @@ class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
 Item = ListItem | UnreadableItem
 
 
-class SearchedField(msgspec.Struct, frozen=True, gc=False):
+class EntryField(msgspec.Struct, frozen=True, gc=False):
     """A field that is searched. Names in one that `is_distant`, such as an abstract, are mostly of other works."""
 
     name: str
@@ -152,36 +152,75 @@ class SearchedField(msgspec.Struct, frozen=True, gc=False):
     is_distant: bool = False
 
 
-class SearchedEntry(msgspec.Struct, frozen=True, gc=False):
-    """Fields that are searched for names, and what stands for them if there is none.
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """An entry without a field for its name: what stands for it, and the fields that are searched.
 
-    If it `is_field`, it is one field of names that can have several. `note` is what a row of its names says too.
+    Without a name in them, it is an unreadable item with its `title`, or nothing if that is None. `cited` is as in
+    ListItem. `note` is what a row of its names says too.
     """
 
-    fields: tuple[SearchedField, ...]
-    without: Item | None
+    line: int
+    fields: tuple[EntryField, ...]
+    title: str | None
     key: str | None = None
     echo: Scalar = None
-    entry: str = ""
-    is_field: bool = False
+    cited: str = ""
     note: str = ""
 
 
+class Several(msgspec.Struct, frozen=True, gc=False):
+    """An item whose text seems to have more than one name."""
+
+    item: ListItem
+
+
 #: What a reader returns.
-ReadItem = ListItem | UnreadableItem | SearchedEntry
+ReadItem = ListItem | UnreadableItem | Entry | Several
 
 
-def divide(item: ListItem, field: str = "") -> ReadItem:
+def divide(item: ListItem) -> ReadItem:
     """The item; to be searched if its text can have more than one name."""
     # A long list has one name in nearly every line.
     if item.text.count("10.") < 2:
         return item
     first = _PREFIX.search(item.text)
-    if first is None or _NEXT_NAME.search(item.text, first.end()) is None:
-        return item
-    return SearchedEntry(
-        (SearchedField(field, item.text, item.line),), item, item.key, item.echo, item.entry, is_field=True
-    )
+    return item if first is None or _NEXT_NAME.search(item.text, first.end()) is None else Several(item)
+
+
+class OpenEntry:
+    """An entry that is being read. `head` is its first line, None if it is not an entry."""
+
+    def __init__(self, line: int = 0, head: str | None = None, key: str | None = None, cited: str = "") -> None:
+        self.key = key
+        self.cited = cited
+        self.title = ""
+        #: Whether it has a field for its name. Without, its other fields are searched.
+        self.has_name = False
+        self._line = line
+        self._head = head
+        self._fields: list[EntryField] = []
+        # Characters that are kept for the search.
+        self._room = 16_384
+
+    def add(self, name: str, text: str, line: int, *, is_distant: bool) -> None:
+        """Keep a field for the search."""
+        if not self.has_name and self._room > 0:
+            self._fields.append(EntryField(name, text[: self._room], line, is_distant))
+            self._room -= len(text)
+
+    def continue_field(self, text: str) -> None:
+        """Keep a line that goes on with the last field."""
+        if not self.has_name and self._fields and self._room > 0:
+            last = self._fields[-1]
+            self._fields[-1] = msgspec.structs.replace(last, text=f"{last.text}\n{text[: self._room]}")
+            self._room -= len(text) + 1
+
+    def close(self) -> list[ReadItem]:
+        """The entry, if it is to be searched."""
+        if self.has_name or (self._head is None and not self._fields):
+            return []
+        title = None if self._head is None else self.title or self._head
+        return [Entry(self._line, tuple(self._fields), title, self.key, None, self.cited)]
 
 
 class ListReader(Protocol):

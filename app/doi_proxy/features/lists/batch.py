@@ -491,7 +491,7 @@ class _Batch:
         if self._options.suggests and row.suggestions is None:
             row = await self._suggest(row)
         if self._options.matches:
-            row = await self._match(row, "" if isinstance(item, ListRow) else item.item.entry)
+            row = await self._match(row, "" if isinstance(item, ListRow) else item.item.cited)
         self._parts.count(row.verdict.value)
         return row
 

@@ -141,9 +141,9 @@ def _sent_text(item: str | ListItem, *, is_literal: bool) -> str:
 def _encode(item: str | ListItem, *, is_literal: bool) -> bytes:
     """An item as a line of NDJSON: a name, or with its reference an object."""
     text = _sent_text(item, is_literal=is_literal)
-    if isinstance(item, str) or not item.entry:
+    if isinstance(item, str) or not item.cited:
         return json.dumps(text).encode() + b"\n"
-    return json.dumps({DOI_COLUMN: text} | read_cited(item.entry)).encode() + b"\n"
+    return json.dumps({DOI_COLUMN: text} | read_cited(item.cited)).encode() + b"\n"
 
 
 async def fetch_rows(

@@ -351,7 +351,7 @@ async def _read_entries(text: str, form: formats.ListFormat, hold_turn: HoldTurn
         if place != (item.key or item.line):
             entries, place = entries + 1, item.key or item.line
         inputs.append(read_input(item))
-        cited = read_cited(item.entry) if isinstance(item, lines.ListItem) and item.entry else {}
+        cited = read_cited(item.cited) if isinstance(item, lines.ListItem) and item.cited else {}
         title = str(cited.get("title") or "").replace("{", "").replace("}", "")
         titles.append(title[: lines.MAX_EXCERPT])
     # The first record of a table decides. A first record that is longer is not named.
