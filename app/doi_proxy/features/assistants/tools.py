@@ -460,7 +460,7 @@ def _divide_line(text: str, number: int, names: Sequence[FoundName]) -> Iterator
     left = ", ".join(found.name.text for found in distinct[5:])
     note = f"The line has further names, which were not checked: {left}." if left else None
     for found in distinct[:5]:
-        yield _Line(text, number, ListItem(found.text, entry=text, found=found), note)
+        yield _Line(text, number, ListItem(found.text, cited=text, found=found), note)
     if not distinct:
         yield _Line(text, number, ListItem(text))
 
