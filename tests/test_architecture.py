@@ -91,6 +91,7 @@ PURE: Final = ("doi_names", "handle_protocol", *(
         "features.metadata.match",
         "features.registry.json_values",
         "list_formats.bibtex",
+        "list_formats.entries",
         "list_formats.formats",
         "list_formats.json_lists",
         "list_formats.lines",

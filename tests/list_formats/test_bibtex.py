@@ -7,7 +7,6 @@ import time
 from doi_names.presentation import read_typed
 from doi_proxy.list_formats.bibtex import (
     ENDNOTE,
-    MAX_NAMES,
     MAX_PART_CHARACTERS,
     MEDLINE,
     RIS,
@@ -15,9 +14,8 @@ from doi_proxy.list_formats.bibtex import (
     BibtexReader,
     TagFormat,
     TaggedReader,
-    expand,
 )
-from doi_proxy.list_formats.lines import Item, ListItem, UnreadableItem
+from doi_proxy.list_formats.entries import MAX_NAMES, Item, ListItem, UnreadableItem, expand
 from tests.table import table
 
 LIMIT = 65_536

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import msgspec
 
-from doi_names.derived import derive
-from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.list_formats import lines
+from doi_proxy.list_formats import entries, lines
 
 #: Limit of the part of an entry that is read at a time, in characters. A longer entry is read in several parts.
 MAX_PART_CHARACTERS: Final = 16_384
@@ -57,12 +55,12 @@ class BibtexReader(lines.LineReader):
         self._first = 0
         self._size = 0
         self._is_entry = self._is_utf8 = False
-        self._entry, self._line = lines.OpenEntry(), 0
+        self._entry, self._line = entries.OpenEntry(), 0
         #: The abbreviations that `@string` defines, in lower case.
         self._strings: dict[str, str] = {}
 
-    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
-        items: list[lines.ReadItem] = []
+    def _read(self, read: list[lines.Line]) -> list[entries.ReadItem]:
+        items: list[entries.ReadItem] = []
         for line in read:
             text, is_utf8 = lines.decode_bytes(line.data)
             if text.lstrip().startswith("@"):
@@ -82,29 +80,29 @@ class BibtexReader(lines.LineReader):
         self._is_entry, self._is_utf8 = not _NOT_AN_ENTRY.match(text), True
         head = _ENTRY.match(text) if self._is_entry else None
         self._line = line
-        self._entry = lines.OpenEntry(line, text.strip(), head[1] or None) if head else lines.OpenEntry()
+        self._entry = entries.OpenEntry(line, text.strip(), head[1] or None) if head else entries.OpenEntry()
         abbreviation = _STRING.match(text)
         # Abbreviations of a file that are kept, and the characters of each.
         if abbreviation and len(self._strings) < 2_000:
             value, _ = _read_value(text, abbreviation.end(), _Ends(text), self._strings)
             self._strings[abbreviation[1].lower()] = value[:256]
 
-    def _read_part(self) -> list[lines.ReadItem]:
+    def _read_part(self) -> list[entries.ReadItem]:
         """The names in the `doi` fields of a part. Its other fields are kept until the end of the entry."""
         if not self._part:
             return []
         part, line, entry = "\n".join(self._part), self._first, self._entry
         self._part, self._first, self._size = [], 0, 0
         if self.keeps_entries:
-            entry.cited = entry.cited or part[: lines.MAX_ENTRY_CHARACTERS]
-        names: list[lines.ReadItem] = []
+            entry.cited = entry.cited or part[: entries.MAX_ENTRY_CHARACTERS]
+        names: list[entries.ReadItem] = []
         counted = 0
         for at, value in islice(_find_names(part, self._strings), MAX_FIELDS):
             line += part.count("\n", counted, at)
             counted = at
             is_plain = self._is_utf8 or value.isascii()
             note = None if is_plain else f"The entry at line {self._line} is not UTF-8; it was read as Windows-1252."
-            names.append(lines.divide(lines.ListItem(value, line, entry.key, None, entry.cited, note=note)))
+            names.append(entries.divide(entries.ListItem(value, line, entry.key, None, entry.cited, note=note)))
         entry.has_name = entry.has_name or bool(names)
         if not entry.has_name:
             self._keep_fields(part, line)
@@ -126,9 +124,9 @@ class BibtexReader(lines.LineReader):
             distant = {"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"}
             self._entry.add(name, prefix + value if name == "eprint" else value, line, is_distant=name in distant)
 
-    def _finish(self) -> list[lines.ReadItem]:
+    def _finish(self) -> list[entries.ReadItem]:
         names = self._read_part() + self._entry.close()
-        self._entry = lines.OpenEntry()
+        self._entry = entries.OpenEntry()
         return names
 
 
@@ -228,75 +226,6 @@ def _read_tex(text: str) -> str:
     return text.replace("{", "").replace("}", "")
 
 
-#: Characters of an entry that are searched: all but those of the longest abstracts.
-MAX_SEARCHED_CHARACTERS: Final = 16_384
-#: Names of one entry that become rows.
-MAX_NAMES: Final = 100
-_LAST_NAME: Final = f"Of one entry, at most {MAX_NAMES} names are read."
-
-
-def expand(items: Iterable[lines.ReadItem]) -> Iterator[list[lines.Item]]:
-    """The items, with those inside entries. A caller in an event loop gives way to other work after each group."""
-    group: list[lines.Item] = []
-    for item in items:
-        if isinstance(item, lines.Entry | lines.Several):
-            yield group
-            group = []
-            yield from _search(item) if isinstance(item, lines.Entry) else _divide(item.item)
-        else:
-            group.append(item)
-    yield group
-
-
-def _divide(item: lines.ListItem) -> Iterator[list[lines.Item]]:
-    """The names in the text of an item, if there are several; otherwise the item as it stands."""
-    items: list[lines.Item] = []
-    keys = set[str]()
-    for names in _find(item.text[:MAX_SEARCHED_CHARACTERS]):
-        sure = [name for name in names if name.confidence != "doubtful"]
-        items += [msgspec.structs.replace(item, text=name.text, found=name) for name in sure]
-        keys.update(name.name.key for name in sure)
-        yield []
-    if len(items) > MAX_NAMES:
-        items[MAX_NAMES - 1 :] = [msgspec.structs.replace(items[MAX_NAMES - 1], note=_LAST_NAME)]
-    yield items if len(keys) > 1 else [item]
-
-
-def _search(entry: lines.Entry) -> Iterator[list[lines.Item]]:
-    """Each name in the fields of an entry once; what stands for the entry, if there is none."""
-    seen: set[str] = set()
-    room = MAX_SEARCHED_CHARACTERS
-    for field in sorted(entry.fields, key=lambda field: field.is_distant):
-        if field.is_distant and seen:
-            break
-        text, room = field.text[:room], max(0, room - len(field.text))
-        for names in _find(text):
-            group: list[lines.Item] = []
-            for name in names:
-                if name.confidence == "doubtful" or name.name.key in seen or len(seen) >= MAX_NAMES:
-                    continue
-                seen.add(name.name.key)
-                note = f"Found in the field “{field.name}”.{entry.note}"
-                note = note if len(seen) < MAX_NAMES else f"{note} {_LAST_NAME}"
-                is_sure = name.confidence in ("literal", "sure")
-                # The rule of a name that stands in a field for something else.
-                known = replace(name, confidence="likely", rule=name.rule or "other-field") if is_sure else name
-                group.append(lines.ListItem(name.text, field.line, entry.key, entry.echo, entry.cited, known, note))
-            yield group
-    if not seen and entry.title is not None:
-        near = "\n".join(field.text for field in entry.fields if not field.is_distant)
-        # Characters of an entry in which other identifiers are searched.
-        derived, shown = derive(near[:2_048]), entry.title[: lines.MAX_EXCERPT]
-        yield [lines.UnreadableItem(shown, entry.line, lines.WITHOUT_DOI, entry.key, entry.echo, lines.NO_DOI, derived)]
-
-
-def _find(text: str) -> Iterator[list[FoundName]]:
-    finder = NameFinder()
-    for start in range(0, len(text), BLOCK_CHARACTERS):
-        yield finder.feed(text[start : start + BLOCK_CHARACTERS])
-    yield from finder.end()
-
-
 @dataclass(frozen=True, slots=True)
 class TagFormat:
     """How a format writes a field, and what its tags mean. `field` has the groups of the tag and of the value."""
@@ -360,12 +289,12 @@ class TaggedReader(lines.LineReader):
         super().__init__(max_line_bytes, column, echo)
         self._tags = tags
         self._number = 0
-        self._entry = lines.OpenEntry()
+        self._entry = entries.OpenEntry()
         #: The names of the reference.
-        self._names: list[lines.ListItem] = []
+        self._names: list[entries.ListItem] = []
 
-    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
-        items: list[lines.ReadItem] = []
+    def _read(self, read: list[lines.Line]) -> list[entries.ReadItem]:
+        items: list[entries.ReadItem] = []
         for line in read:
             text = lines.decode_bytes(line.data)[0]
             found = self._tags.field.match(text)
@@ -378,24 +307,24 @@ class TaggedReader(lines.LineReader):
                 items += self._finish()
                 self._number += 1
                 cited = "TY  - \n" if self.keeps_entries else ""
-                self._entry = lines.OpenEntry(line.number, text.strip(), str(self._number), cited)
+                self._entry = entries.OpenEntry(line.number, text.strip(), str(self._number), cited)
             elif tag in self._tags.ends:
                 items += self._finish()
                 continue
             items += self._take(tag, value, line)
         return items
 
-    def _take(self, tag: str, value: str, line: lines.Line) -> list[lines.ReadItem]:
+    def _take(self, tag: str, value: str, line: lines.Line) -> list[entries.ReadItem]:
         """Read a field. Returns the names that wait no longer."""
         tags, entry = self._tags, self._entry
         if tag == tags.key and value:
-            entry.key = value[: lines.MAX_EXCERPT]
+            entry.key = value[: entries.MAX_EXCERPT]
         kind = tags.cited.get(tag)
         if kind is not None and value:
             if kind == "TI":
                 entry.title = value
-            if self.keeps_entries and len(entry.cited) < lines.MAX_ENTRY_CHARACTERS:
-                entry.cited += f"{kind}  - {value[: lines.MAX_ENTRY_CHARACTERS]}\n"
+            if self.keeps_entries and len(entry.cited) < entries.MAX_ENTRY_CHARACTERS:
+                entry.cited += f"{kind}  - {value[: entries.MAX_ENTRY_CHARACTERS]}\n"
         if tag not in tags.names or not value or tags.mark not in value:
             entry.add(tag, value, line.number, is_distant=tag in tags.distant)
             return []
@@ -403,17 +332,17 @@ class TaggedReader(lines.LineReader):
         name = value.removesuffix(tags.mark).rstrip() if tags.key else value
         # MEDLINE has the same name in two fields.
         if tags is not MEDLINE or all(item.text.casefold() != name.casefold() for item in self._names):
-            self._names.append(lines.ListItem(name, line.number, entry.key, note=lines.note_encoding(name, line)))
+            self._names.append(entries.ListItem(name, line.number, entry.key, note=lines.note_encoding(name, line)))
         # Names of one reference that wait for its end, and characters of its other fields that do.
         return self._release() if len(self._names) >= 100 else []
 
-    def _finish(self) -> list[lines.ReadItem]:
+    def _finish(self) -> list[entries.ReadItem]:
         """The names of the reference, or the reference to be searched."""
         items = self._release() + self._entry.close()
-        self._entry = lines.OpenEntry()
+        self._entry = entries.OpenEntry()
         return items
 
-    def _release(self) -> list[lines.ReadItem]:
+    def _release(self) -> list[entries.ReadItem]:
         """The names, with what is known of their reference if it is kept."""
         names, self._names = self._names, []
-        return [lines.divide(msgspec.structs.replace(name, cited=self._entry.cited)) for name in names]
+        return [entries.divide(msgspec.structs.replace(name, cited=self._entry.cited)) for name in names]

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from doi_proxy.errors import ConfigurationError, RequestTooLarge, UnreadableList, UnsupportedBody
-from doi_proxy.list_formats import formats, lines
-from doi_proxy.list_formats.bibtex import expand
+from doi_proxy.list_formats import entries, formats, lines
 from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
+from doi_proxy.list_formats.entries import Item, ReadItem, expand
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
 from doi_proxy.list_formats.fair_lock import HoldTurn
 from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS, GuessedReader, ListFormat, RunningTextReader
-from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListReader, ReadItem, Utf8Stream, open_gunzip
+from doi_proxy.list_formats.lines import MAX_LINE_BYTES, ListReader, Utf8Stream, open_gunzip
 from doi_proxy.system.files import STANDARD_INPUT, open_input
 from doi_proxy.system.options import MAX_SHOWN
 from doi_proxy.web import media_types
@@ -312,7 +312,7 @@ class ListParser:
 
     def _expand(self, items: list[ReadItem]) -> Iterator[list[Item]]:
         # What stands for nothing else is a further field of its entry.
-        self.entries += sum(not isinstance(item, lines.Entry) or item.title is not None for item in items)
+        self.entries += sum(not isinstance(item, entries.Entry) or item.title is not None for item in items)
         for group in expand(items):
             self._names += len(group)
             yield group
@@ -416,7 +416,7 @@ def require_files(paths: Sequence[str]) -> None:
             raise ConfigurationError(f"{shown}: this is a folder; name a file in it")
 
 
-def read_items(source: ListSource) -> Iterator[lines.Item]:
+def read_items(source: ListSource) -> Iterator[entries.Item]:
     """The items of a list. Blocks on a slow pipe. Raises ConfigurationError."""
     parser = source.open_parser()
     try:
@@ -432,7 +432,7 @@ def read_items(source: ListSource) -> Iterator[lines.Item]:
 
 async def stream_items(
     source: ListSource, stop: asyncio.Event, parser: ListParser | None = None
-) -> AsyncGenerator[list[lines.Item]]:
+) -> AsyncGenerator[list[entries.Item]]:
     """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError.
 
     A caller that passes a new `parser` of the list can ask it afterwards what was read.

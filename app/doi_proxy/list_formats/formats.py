@@ -12,8 +12,9 @@ from typing import Final
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
 from doi_proxy.list_formats import bibtex
 from doi_proxy.list_formats.bibtex import BibtexReader
+from doi_proxy.list_formats.entries import ListItem, ReadItem
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
-from doi_proxy.list_formats.lines import LinesReader, ListItem, ListReader, ReadItem, open_decoder
+from doi_proxy.list_formats.lines import LinesReader, ListReader, open_decoder
 from doi_proxy.web import media_types
 
 

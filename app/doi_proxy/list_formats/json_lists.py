@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from doi_proxy.errors import UnreadableList
-from doi_proxy.list_formats import lines
+from doi_proxy.list_formats import entries, lines
 
 #: The column that is read if none is named, in any letter case.
 DOI_COLUMN: Final = "doi"
@@ -53,22 +53,22 @@ class ColumnReader(lines.LineReader):
         self._opened_at = 0
         self._size = 0
 
-    def feed(self, data: bytes) -> list[lines.ReadItem]:
+    def feed(self, data: bytes) -> list[entries.ReadItem]:
         """See ListReader."""
         # Inside quotes, an empty line belongs to its field.
         return super().feed(data if self._open else self._lines.skip_empty(data))
 
-    def _finish(self) -> list[lines.ReadItem]:
+    def _finish(self) -> list[entries.ReadItem]:
         if self._open:
             raise self._unclosed()
         return []
 
-    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
-        items: list[lines.ReadItem] = []
+    def _read(self, read: list[lines.Line]) -> list[entries.ReadItem]:
+        items: list[entries.ReadItem] = []
         for line in read:
             text = lines.decode_line(line, self._max_line_bytes)
             self._line = line
-            if isinstance(text, lines.UnreadableItem):
+            if isinstance(text, entries.UnreadableItem):
                 if not self._names or self._open:
                     raise UnreadableList(text.message)
                 items.append(text)
@@ -102,7 +102,7 @@ class ColumnReader(lines.LineReader):
             f"Line {self._opened_at}: a quote is not closed within {self._max_line_bytes} bytes; close or double it."
         )
 
-    def _take(self, record: str) -> list[lines.ReadItem]:
+    def _take(self, record: str) -> list[entries.ReadItem]:
         is_head = not self._names
         if is_head and (chosen := _SEPARATOR_LINE.fullmatch(record)):
             self._separator = chosen[1]
@@ -117,11 +117,11 @@ class ColumnReader(lines.LineReader):
             message = f"Line {self._opened_at} is not CSV: {reason}."
             if is_head:
                 raise UnreadableList(message) from error
-            return [lines.UnreadableItem(record[: lines.MAX_EXCERPT], self._opened_at, message)]
+            return [entries.UnreadableItem(record[: entries.MAX_EXCERPT], self._opened_at, message)]
         if is_head and self._read_head(cells):
             return []
         item = self._read_record(cells)
-        if self._note is not None and isinstance(item, lines.ListItem):
+        if self._note is not None and isinstance(item, entries.ListItem):
             item = msgspec.structs.replace(item, note=" ".join(filter(None, (item.note, self._note))))
             self._note = None
         return [item]
@@ -146,20 +146,20 @@ class ColumnReader(lines.LineReader):
         elif has_heading:
             self.column = f"\N{LEFT DOUBLE QUOTATION MARK}{self._name(self._index)}\N{RIGHT DOUBLE QUOTATION MARK}"
         self._echo_index = -1 if self._echo is None else self._find_column(self._echo)
-        self._cited = [folded.index(name) if name in folded else len(cells) for name in lines.CITED]
+        self._cited = [folded.index(name) if name in folded else len(cells) for name in entries.CITED]
         return has_heading
 
-    def _read_record(self, cells: list[str]) -> lines.ReadItem:
+    def _read_record(self, cells: list[str]) -> entries.ReadItem:
         line, cited = self._opened_at, [_find_cell(cells, index) for index in self._cited]
-        echo = cells[self._echo_index][: lines.MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
-        entry = lines.write_ris_entry(cited) if self.keeps_entries else ""
+        echo = cells[self._echo_index][: entries.MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
+        entry = entries.write_ris_entry(cited) if self.keeps_entries else ""
         text = _find_cell(cells, self._index) if self._index >= 0 else ""
         if text.strip() or self._wanted is not None:
             note = lines.note_encoding(text, self._line)
-            return lines.divide(lines.ListItem(_read_cell(text), line, None, echo, entry, note=note))
-        fields = [lines.EntryField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
+            return entries.divide(entries.ListItem(_read_cell(text), line, None, echo, entry, note=note))
+        fields = [entries.EntryField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
         title = cited[0] or " ".join(field.text for field in fields)
-        return lines.Entry(line, tuple(fields), title, None, echo, entry, self._search_note)
+        return entries.Entry(line, tuple(fields), title, None, echo, entry, self._search_note)
 
     def _name(self, at: int) -> str:
         return self._names[at][:_MESSAGE_CHARACTERS] if at < len(self._names) else f"column {at + 1}"
@@ -224,7 +224,7 @@ _LONE_SURROGATE: Final = re.compile(
 class JsonLinesReader(lines.LinesReader):
     """Reads one JSON value a line. Empty lines are not items. A line that is not JSON is an unreadable item."""
 
-    def _read_line(self, line: lines.Line, text: str) -> lines.ReadItem:
+    def _read_line(self, line: lines.Line, text: str) -> entries.ReadItem:
         return read_json_item(
             line.data, line.number, "Line", (self._wanted, self._echo), keeps_entry=self.keeps_entries
         )
@@ -248,12 +248,12 @@ class JsonListReader:
         self._is_object = False
         self._next_search = 1_024
 
-    def feed(self, data: bytes) -> list[lines.ReadItem]:
+    def feed(self, data: bytes) -> list[entries.ReadItem]:
         """See ListReader."""
         self._rest += data
         if not self._is_open and not self._open():
             return []
-        items: list[lines.ReadItem] = []
+        items: list[entries.ReadItem] = []
         start = 0
         while not self._is_closed and (end := self._find_end()) is not None:
             self._close_value(self._rest[start:end], self._rest[end : end + 1], items)
@@ -267,7 +267,7 @@ class JsonListReader:
             raise self._too_long(self._number + 1)
         return items
 
-    def end(self) -> list[lines.ReadItem]:
+    def end(self) -> list[entries.ReadItem]:
         """See ListReader."""
         if self._is_object and not self._is_open:
             return self._end_object()
@@ -311,7 +311,7 @@ class JsonListReader:
         self._rest, self._is_open, self._depth = self._rest[found:], True, 1
         return True
 
-    def _end_object(self) -> list[lines.ReadItem]:
+    def _end_object(self) -> list[entries.ReadItem]:
         """The items of an object that was not opened: it is short, or it is one work."""
         if len(self._rest) <= _MAX_HEAD_BYTES and (found := _find_list(self._rest)) is not None:
             self._rest, self._is_open, self._depth = self._rest[found:], True, 1
@@ -320,7 +320,7 @@ class JsonListReader:
                 raise UnreadableList("The array is not complete: its closing bracket is missing.")
             return items
         item = read_json_item(self._rest, 1, "Item", self._members, keeps_entry=self.keeps_entries)
-        if isinstance(item, lines.UnreadableItem):
+        if isinstance(item, entries.UnreadableItem):
             raise UnreadableList(item.message)
         return [item]
 
@@ -360,7 +360,7 @@ class JsonListReader:
                 self._at = found.end() + 1
         return True
 
-    def _close_value(self, value: bytes, end: bytes, items: list[lines.ReadItem]) -> None:
+    def _close_value(self, value: bytes, end: bytes, items: list[entries.ReadItem]) -> None:
         if end == b"}":
             raise UnreadableList(f"Item {self._number + 1} is not JSON: a brace is closed that is not open.")
         if end == b"]":
@@ -393,33 +393,35 @@ def _find_list(head: bytes) -> int | None:
 
 def read_json_item(
     data: bytes, number: int, place: str, members: tuple[str | None, str | None], *, keeps_entry: bool
-) -> lines.ReadItem:
+) -> entries.ReadItem:
     """The item of a value. The members of an object are those with the name, and with what its row repeats."""
     text, is_utf8 = lines.decode_bytes(data)
     note = None if is_utf8 else f"{place} {number} is not UTF-8; it was read as Windows-1252."
     try:
         value = msgspec.json.decode(data if is_utf8 else text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return lines.UnreadableItem(
+        return entries.UnreadableItem(
             lines.excerpt(data), number, f"{place} {number} is not JSON: {explain_json(data, error)}."
         )
     if isinstance(value, str):
-        return lines.ListItem(value, number, note=None if value.isascii() else note)
+        return entries.ListItem(value, number, note=None if value.isascii() else note)
     if not isinstance(value, dict):
-        return lines.UnreadableItem(lines.excerpt(data), number, f"{place} {number} is neither a string nor an object.")
+        return entries.UnreadableItem(
+            lines.excerpt(data), number, f"{place} {number} is neither a string nor an object."
+        )
     wanted, repeated = members
     echo = _read_scalar(_find_member(value, repeated)) if repeated is not None else None
     work = _find_work(value)
-    entry = lines.write_ris_entry([_find_member(work, name) for name in lines.CITED]) if keeps_entry else ""
+    entry = entries.write_ris_entry([_find_member(work, name) for name in entries.CITED]) if keeps_entry else ""
     key = _find_key(value)
     name = _find_member(value, wanted) if wanted is not None else _find_name(value, work)
     if isinstance(name, str) and (name.strip() or wanted is not None):
-        return lines.divide(lines.ListItem(name, number, key, echo, entry, note=None if name.isascii() else note))
+        return entries.divide(entries.ListItem(name, number, key, echo, entry, note=None if name.isascii() else note))
     if wanted is not None:
         message = f"{place} {number} has no member {wanted!r} with a string."
-        return lines.UnreadableItem(lines.excerpt(data), number, message, key, echo)
+        return entries.UnreadableItem(lines.excerpt(data), number, message, key, echo)
     title = " ".join(_list_words(_find_member(work, "title"))) or lines.excerpt(data)
-    return lines.Entry(number, tuple(_list_fields(value, number)), title, key, echo, entry)
+    return entries.Entry(number, tuple(_list_fields(value, number)), title, key, echo, entry)
 
 
 def _find_work(value: dict[str, Any]) -> dict[str, Any]:
@@ -449,18 +451,18 @@ def _find_key(value: dict[str, Any]) -> str | None:
     """The citation key or the identifier of a work."""
     for name in ("citation-key", "citekey", "id", "key"):
         key = value.get(name)
-        if isinstance(key, (str, int)) and not isinstance(key, bool) and 0 < len(str(key)) <= lines.MAX_EXCERPT:
+        if isinstance(key, (str, int)) and not isinstance(key, bool) and 0 < len(str(key)) <= entries.MAX_EXCERPT:
             return str(key)
     return None
 
 
-def _list_fields(value: dict[str, Any], number: int) -> Iterator[lines.EntryField]:
+def _list_fields(value: dict[str, Any], number: int) -> Iterator[entries.EntryField]:
     members = sorted(value.items(), key=lambda member: member[0].casefold() in _DISTANT)
     texts = chain.from_iterable(_list_texts(name, member) for name, member in members)
     # Texts of an object that are searched, those about other works last.
     for path, text in islice(texts, 200):
         is_distant = any(part.casefold() in _DISTANT for part in path.split("."))
-        yield lines.EntryField(path, text, number, is_distant)
+        yield entries.EntryField(path, text, number, is_distant)
 
 
 def _list_texts(path: str, member: object) -> Iterator[tuple[str, str]]:
@@ -482,10 +484,10 @@ def _list_words(title: object) -> list[str]:
     return title.split() if isinstance(title, str) else []
 
 
-def _read_scalar(value: object) -> lines.Scalar:
+def _read_scalar(value: object) -> entries.Scalar:
     """What a row can repeat: the beginning of a string, a number of 64 bits, a truth value. None of anything else."""
     if isinstance(value, str):
-        return value[: lines.MAX_EXCERPT]
+        return value[: entries.MAX_EXCERPT]
     is_number = isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 2**63)
     return value if is_number else None  # type: ignore[return-value]
 

@@ -26,10 +26,10 @@ from doi_proxy.features.lists.verdict import ListRow, Match, Verdict, not_a_doi,
 from doi_proxy.features.texts.command import to_object
 from doi_proxy.features.texts.http import ParsedTextModel, WarningModel
 from doi_proxy.list_formats.body import read_exported_entries
+from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.extraction import read_references
 from doi_proxy.list_formats.fair_lock import FairLock
 from doi_proxy.list_formats.formats import HEAD_CHARACTERS, ListFormat, format_of_head
-from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.proxy_client import ProxyServer
 from doi_proxy.upstream.source import Priority
 

@@ -33,9 +33,9 @@ from doi_proxy.list_formats.body import (
     read_list_body,
     require_few,
 )
+from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.extraction import TEXT_TYPES, decode_text, find_names_of, write_position
 from doi_proxy.list_formats.fair_lock import FairLock
-from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
 from doi_proxy.list_formats.writing import JsonLinesWriter, Members
 from doi_proxy.rationing import SharedPlaces

@@ -37,7 +37,7 @@ from doi_proxy.features.lists.verdict import (
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.list_formats.body import ListSource, read_items
-from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Origin
 from doi_proxy.system.files import STANDARD_INPUT

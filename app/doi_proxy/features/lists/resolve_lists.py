@@ -43,8 +43,8 @@ from doi_proxy.features.lists.verdict import (
 )
 from doi_proxy.list_formats import writing
 from doi_proxy.list_formats.body import ListSource, require_files, stream_items
+from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.formats import TEXT
-from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.system.files import Replacement, open_regular, printable
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import INTERRUPTED, Bar, Stop, progress, shows_progress, stop_on_signals

@@ -14,8 +14,8 @@ from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_names.suggestion import Reading, Suggestion, write_reading
 from doi_proxy import errors
+from doi_proxy.list_formats.entries import NO_DOI, Item, ListItem, Scalar
 from doi_proxy.list_formats.extraction import POSITION_FIELDS
-from doi_proxy.list_formats.lines import NO_DOI, Item, ListItem, Scalar
 from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone

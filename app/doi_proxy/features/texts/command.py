@@ -14,7 +14,7 @@ from doi_names.name import NameWarning
 from doi_names.presentation import to_uri, to_url
 from doi_names.suggestion import Reading, write_reading
 from doi_proxy.features.feature import Command, CommandContext, add_format
-from doi_proxy.list_formats.lines import Item, ListItem
+from doi_proxy.list_formats.entries import Item, ListItem
 from doi_proxy.list_formats.writing import to_json_line
 from doi_proxy.system.files import STANDARD_INPUT, printable
 

@@ -27,8 +27,9 @@ from doi_proxy.list_formats.body import (
     read_body_format,
     read_list_body,
 )
+from doi_proxy.list_formats.entries import MAX_EXCERPT
 from doi_proxy.list_formats.fair_lock import FairLock, HoldTurn
-from doi_proxy.list_formats.lines import MAX_EXCERPT, MAX_LINE_BYTES
+from doi_proxy.list_formats.lines import MAX_LINE_BYTES
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
 from doi_proxy.web.freshness import OWN_PAGE
 from doi_proxy.web.media_types import CSV, JSON, NDJSON

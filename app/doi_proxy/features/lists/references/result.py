@@ -23,9 +23,10 @@ from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.body import read_exported_entries
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, Correction, UnreadableDocument, read_docx
+from doi_proxy.list_formats.entries import MAX_EXCERPT, NO_DOI, ListItem
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
 from doi_proxy.list_formats.fair_lock import HoldTurn
-from doi_proxy.list_formats.lines import NO_DOI, Utf8Stream, open_decoder
+from doi_proxy.list_formats.lines import Utf8Stream, open_decoder
 from doi_proxy.resolver.resolution import Tombstone
 from doi_proxy.web.look import SIGNS
 from doi_proxy.web.media_types import TEXT
@@ -351,9 +352,9 @@ async def _read_entries(text: str, form: formats.ListFormat, hold_turn: HoldTurn
         if place != (item.key or item.line):
             entries, place = entries + 1, item.key or item.line
         inputs.append(read_input(item))
-        cited = read_cited(item.cited) if isinstance(item, lines.ListItem) and item.cited else {}
+        cited = read_cited(item.cited) if isinstance(item, ListItem) and item.cited else {}
         title = str(cited.get("title") or "").replace("{", "").replace("}", "")
-        titles.append(title[: lines.MAX_EXCERPT])
+        titles.append(title[:MAX_EXCERPT])
     # The first record of a table decides. A first record that is longer is not named.
     reader = form.open(lines.MAX_LINE_BYTES, None, None)
     reader.feed(text[: formats.HEAD_CHARACTERS].encode("utf-8", "replace"))
