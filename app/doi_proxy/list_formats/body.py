@@ -1,4 +1,4 @@
-"""A list in the body of a request, of `/api/resolve` or `/api/parse`: read ahead, decompressed, and cut into items."""
+"""A list in the body of a request, or in a file of a command: read ahead, decompressed, and cut into items."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from doi_proxy.features.lists.verdict import ListRow, read_row
 from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats.body import ListParser
 from doi_proxy.list_formats.entries import ListItem
-from doi_proxy.list_formats.json_lists import DOI_COLUMN
+from doi_proxy.list_formats.tables import DOI_COLUMN
 from doi_proxy.proxy_client import TRANSIENT, Exchange, ProxyFailure, ProxyServer
 from doi_proxy.system.options import MAX_SHOWN
 

@@ -1,4 +1,7 @@
-"""Reads the names of BibTeX files (Patashnik, "BibTeXing", 1988). An entry without a name is an item too."""
+"""Reads the names of bibliographies: BibTeX files (Patashnik, "BibTeXing", 1988), and those whose lines have tags.
+
+An entry without a name is an item too.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Names in BibTeX files: long entries, values that are not closed, and work that is linear in the file."""
+"""Names in BibTeX files and files with tags: long entries, values that are not closed, and work that is linear."""
 
 from __future__ import annotations
 
 import time
 
 from doi_names.presentation import read_typed
-from doi_proxy.list_formats.bibtex import (
+from doi_proxy.list_formats.bibliographies import (
     ENDNOTE,
     MAX_PART_CHARACTERS,
     MEDLINE,
