@@ -227,14 +227,15 @@ async def read_exported_entries(text: str, form: ListFormat, most: int, hold_tur
     Raises UnreadableList and RequestTooLarge.
     """
     body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
-    async for item in read_list_body(_encode(text), body, ListLimits(names=most), hold_turn):
+    async for item in read_list_body(cut(text.encode("utf-8", "replace")), body, ListLimits(names=most), hold_turn):
         yield item
 
 
-async def _encode(text: str) -> AsyncIterator[bytes]:
-    # Characters of a text that are encoded in one turn of the event loop.
-    for start in range(0, len(text), 32_768):
-        yield text[start : start + 32_768].encode("utf-8", "replace")
+async def cut(data: bytes) -> AsyncIterator[bytes]:
+    """Data in pieces that are read in one turn of the event loop each."""
+    for start in range(0, len(data), 32_768):
+        yield data[start : start + 32_768]
+        await asyncio.sleep(0)
 
 
 async def _read_document(
@@ -250,7 +251,9 @@ async def _read_document(
             )
     text = await read_docx(bytes(data), hold_turn)
     if extracts:
-        async for group in _parse(_encode(text), ListParser(RunningTextReader(), ListLimits(names=inf))):
+        async for group in _parse(
+            cut(text.encode("utf-8", "replace")), ListParser(RunningTextReader(), ListLimits(names=inf))
+        ):
             yield group
         return
     async for item in read_reference_items(text, await locate_references(text, is_document=True), hold_turn):
@@ -312,7 +315,7 @@ class ListParser:
 
     def _expand(self, items: list[ReadItem]) -> Iterator[list[Item]]:
         # What stands for nothing else is a further field of its entry.
-        self.entries += sum(not isinstance(item, entries.Entry) or item.title is not None for item in items)
+        self.entries += sum(not isinstance(item, entries.ListEntry) or item.title is not None for item in items)
         for group in expand(items):
             self._names += len(group)
             yield group

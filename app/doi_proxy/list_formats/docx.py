@@ -357,7 +357,7 @@ async def _replace_parts(data: bytes, archive: zipfile.ZipFile, parts: Mapping[s
             changed = zipfile.ZipInfo(info.filename, info.date_time)
             changed.compress_type, changed.external_attr = zipfile.ZIP_DEFLATED, info.external_attr
             content = parts[info.filename]
-            with copy.open(changed, "w") as file:
+            with copy.open(changed, mode="w") as file:
                 for start in range(0, len(content), 262_144):
                     file.write(content[start : start + 262_144])
                     await asyncio.sleep(0)

@@ -74,7 +74,7 @@ class EntryField(msgspec.Struct, frozen=True, gc=False):
     is_distant: bool = False
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class ListEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry without a field for its name: what stands for it, and the fields that are searched.
 
     Without a name in them, it is an unreadable item with its `title`, or nothing if that is None. `cited` is as in
@@ -97,7 +97,7 @@ class Several(msgspec.Struct, frozen=True, gc=False):
 
 
 #: What a reader returns.
-ReadItem = ListItem | UnreadableItem | Entry | Several
+ReadItem = ListItem | UnreadableItem | ListEntry | Several
 
 
 def divide(item: ListItem) -> ReadItem:
@@ -142,7 +142,7 @@ class OpenEntry:
         if self.has_name or (self._head is None and not self._fields):
             return []
         title = None if self._head is None else self.title or self._head
-        return [Entry(self._line, tuple(self._fields), title, self.key, None, self.cited)]
+        return [ListEntry(self._line, tuple(self._fields), title, self.key, None, self.cited)]
 
 
 def write_ris_entry(cited: Sequence[object]) -> str:
@@ -171,10 +171,10 @@ def expand(items: Iterable[ReadItem]) -> Iterator[list[Item]]:
     """The items, with those inside entries. A caller in an event loop gives way to other work after each group."""
     group: list[Item] = []
     for item in items:
-        if isinstance(item, Entry | Several):
+        if isinstance(item, ListEntry | Several):
             yield group
             group = []
-            yield from _search(item) if isinstance(item, Entry) else _divide(item.item)
+            yield from _search(item) if isinstance(item, ListEntry) else _divide(item.item)
         else:
             group.append(item)
     yield group
@@ -194,7 +194,7 @@ def _divide(item: ListItem) -> Iterator[list[Item]]:
     yield items if len(keys) > 1 else [item]
 
 
-def _search(entry: Entry) -> Iterator[list[Item]]:
+def _search(entry: ListEntry) -> Iterator[list[Item]]:
     """Each name in the fields of an entry once; what stands for the entry, if there is none."""
     seen: set[str] = set()
     room = MAX_SEARCHED_CHARACTERS

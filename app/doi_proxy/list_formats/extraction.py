@@ -142,40 +142,24 @@ async def read_reference_items(text: str, located: ReferencePlaces, hold_turn: H
 
     The places of names count the characters of the text.
     """
-    counter = _LineCounter(text)
+    line, counted = 1, 0
+
+    def count_to(place: int) -> int:
+        """The number of the line of a place. Places come in their order."""
+        nonlocal line, counted
+        line, counted = line + text.count("\n", counted, place), place
+        return line
+
     async for reference in read_references(text, located.places, hold_turn, located.begin, located.end):
-        for item in _list_items(text, reference, counter):
-            yield item
-
-
-class _LineCounter:
-    """Counts the lines of a text up to places that come in their order."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._line, self._at = 1, 0
-
-    def count_to(self, place: int) -> int:
-        """The number of the line of a place."""
-        self._line += self._text.count("\n", self._at, place)
-        self._at = place
-        return self._line
-
-
-def _list_items(text: str, reference: ReadReference, counter: _LineCounter) -> list[entries.Item]:
-    """The items of a reference."""
-    raw = text[reference.start : reference.end]
-    block = raw.strip()
-    excerpt, entry = block[: entries.MAX_EXCERPT], block[: entries.MAX_ENTRY_CHARACTERS]
-    if not reference.names:
-        line = counter.count_to(reference.start + len(raw) - len(raw.lstrip()))
-        return [
-            entries.UnreadableItem(excerpt, line, entries.WITHOUT_DOI, reason=entries.NO_DOI, derived=derive(entry))
-        ]
-    return [
-        entries.ListItem(found.text, counter.count_to(found.start), None, excerpt, entry, found)
-        for found in reference.names
-    ]
+        raw = text[reference.start : reference.end]
+        block = raw.strip()
+        shown, cited = block[: entries.MAX_EXCERPT], block[: entries.MAX_ENTRY_CHARACTERS]
+        for found in reference.names:
+            yield entries.ListItem(found.text, count_to(found.start), None, shown, cited, found)
+        if not reference.names:
+            at = count_to(reference.start + len(raw) - len(raw.lstrip()))
+            without = entries.WITHOUT_DOI
+            yield entries.UnreadableItem(shown, at, without, reason=entries.NO_DOI, derived=derive(cited))
 
 
 def _read_alone(reference: str, start: int) -> list[FoundName]:

@@ -246,7 +246,7 @@ def read_json_item(
         message = f"{place} {number} has no member {wanted!r} with a string."
         return entries.UnreadableItem(lines.excerpt(data), number, message, key, echo)
     title = " ".join(_list_words(_find_member(work, "title"))) or lines.excerpt(data)
-    return entries.Entry(number, tuple(_list_fields(value, number)), title, key, echo, entry)
+    return entries.ListEntry(number, tuple(_list_fields(value, number)), title, key, echo, entry)
 
 
 def _find_work(value: dict[str, Any]) -> dict[str, Any]:

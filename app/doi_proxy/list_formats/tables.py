@@ -153,7 +153,7 @@ class ColumnReader(lines.LineReader):
             return entries.divide(entries.ListItem(_read_cell(text), line, None, echo, entry, note=note))
         fields = [entries.EntryField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
         title = cited[0] or " ".join(field.text for field in fields)
-        return entries.Entry(line, tuple(fields), title, None, echo, entry, self._search_note)
+        return entries.ListEntry(line, tuple(fields), title, None, echo, entry, self._search_note)
 
     def _name(self, at: int) -> str:
         return self._names[at][:_MESSAGE_CHARACTERS] if at < len(self._names) else f"column {at + 1}"
