@@ -251,9 +251,8 @@ async def _read_document(
             )
     text = await read_docx(bytes(data), hold_turn)
     if extracts:
-        async for group in _parse(
-            cut(text.encode("utf-8", "replace")), ListParser(RunningTextReader(), ListLimits(names=inf))
-        ):
+        parser = ListParser(RunningTextReader(), ListLimits(names=inf))
+        async for group in _parse(cut(text.encode("utf-8", "replace")), parser):
             yield group
         return
     async for item in read_reference_items(text, await locate_references(text, is_document=True), hold_turn):

@@ -78,7 +78,7 @@ _MODELS: Final[dict[ToolName, tuple[type[BaseModel], type[BaseModel]]]] = {
 def create_server(tools: Tools, version: str) -> Server[Any]:
     """The server of the tools."""
 
-    described = [_describe(name, tools) for name in _DESCRIPTIONS]
+    described = [_describe(name) for name in _DESCRIPTIONS]
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
@@ -152,18 +152,14 @@ async def serve_standard_streams(server: Server[Any], max_message_bytes: int) ->
         await server.run(reader, writer, server.create_initialization_options())
 
 
-def _describe(name: ToolName, tools: Tools) -> types.Tool:
+def _describe(name: ToolName) -> types.Tool:
     title, description = _DESCRIPTIONS[name]
     arguments, result = _MODELS[name]
-    schema = arguments.model_json_schema()
-    for member in schema["properties"].values():
-        if member.get("type") == "array":
-            member["maxItems"] = tools.bounds.lines
     return types.Tool(
         name=name,
         title=title,
         description=description,
-        input_schema=schema,
+        input_schema=arguments.model_json_schema(),
         output_schema=result.model_json_schema(mode="serialization"),
         annotations=types.ToolAnnotations(
             title=title,
