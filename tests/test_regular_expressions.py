@@ -34,10 +34,10 @@ LENGTH: Final = 16_384
 SEARCHED: Final = frozenset(
     {
         "doi_names.name._FORBIDDEN",
-        "doi_proxy.list_formats.bibtex._DOI_FIELD",
-        "doi_proxy.list_formats.bibtex._TEX",
-        "doi_proxy.list_formats.bibtex._TEX_COMMAND",
-        "doi_proxy.list_formats.bibtex._WHITE_SPACE",
+        "doi_proxy.list_formats.bibliographies._DOI_FIELD",
+        "doi_proxy.list_formats.bibliographies._TEX",
+        "doi_proxy.list_formats.bibliographies._TEX_COMMAND",
+        "doi_proxy.list_formats.bibliographies._WHITE_SPACE",
         "doi_names.presentation._MALFORMED",
         "doi_names.presentation._QUERY_OR_FRAGMENT",
         "doi_names.presentation._DOT_SEGMENT",

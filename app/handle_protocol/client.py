@@ -96,7 +96,7 @@ class HandleResolver:
         """
         exchange = _open_exchange(allow_every if private_servers else allow_public)
         limits = DirectoryLimits(timeout=timeout)
-        lookups = Lookups(exchange, _admit, limits, time.time, DirectoryObserver(), _NoBreaker(), are_signed=False)
+        lookups = Lookups(exchange, _admit, limits, time.time, DirectoryObserver(), None, are_signed=False)
         return cls(Directory(RootKeeper(root), lookups), exchange, timeout)
 
     @classmethod
@@ -266,20 +266,3 @@ async def _may_ask_again() -> bool:
 
 async def _admit() -> None:
     """Admit a further query. The limits of a directory bound their number."""
-
-
-class _NoBreaker:
-    def allow(self, now: float) -> bool:
-        """See RootBreaker."""
-        return True
-
-    def retry_after(self, now: float) -> float:
-        """See RootBreaker."""
-        return 0.0
-
-    def record_answer(self) -> None:
-        """See RootBreaker."""
-
-    def record_failure(self, name: str, now: float) -> bool:
-        """See RootBreaker."""
-        return False

@@ -251,7 +251,7 @@ class Lookups:
     #: Seconds since the epoch.
     clock: Callable[[], float]
     observer: DirectoryObserver
-    breaker: RootBreaker
+    breaker: RootBreaker | None
     #: Whether each answer of a lookup must be signed, if the root has keys. The answer about the name need not be.
     are_signed: bool = False
 

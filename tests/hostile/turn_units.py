@@ -17,9 +17,9 @@ from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.bundles.bundle import MAX_LINE, InvalidBundleLine, from_line
 from doi_proxy.features.native_listener.responder import encode_in_turns, read_request, write_record
 from doi_proxy.features.texts.command import write_line
-from doi_proxy.list_formats.bibtex import expand
+from doi_proxy.list_formats.entries import Item, ReadItem, expand
 from doi_proxy.list_formats.formats import BY_NAME
-from doi_proxy.list_formats.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, ListReader, ReadItem
+from doi_proxy.list_formats.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
 from doi_proxy.resolver.resolution import Origin, Resolution
 from handle_protocol.client import read_response
 from handle_protocol.errors import HandleProtocolError

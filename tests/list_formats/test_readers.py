@@ -13,21 +13,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from doi_proxy.errors import UnreadableList
-from doi_proxy.list_formats.bibtex import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader, expand
+from doi_proxy.list_formats.bibliographies import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader
 from doi_proxy.list_formats.body import ListSource, has_gzip_name
+from doi_proxy.list_formats.entries import WITHOUT_DOI, Item, ListItem, UnreadableItem, expand
 from doi_proxy.list_formats.formats import BY_NAME, format_of_head
-from doi_proxy.list_formats.json_lists import MAX_DEPTH, ColumnReader, JsonLinesReader, JsonListReader, explain_json
-from doi_proxy.list_formats.lines import (
-    WITHOUT_DOI,
-    Item,
-    LineCutter,
-    LinesReader,
-    ListItem,
-    ListReader,
-    UnreadableItem,
-    Utf8Stream,
-    open_gunzip,
-)
+from doi_proxy.list_formats.json_lists import MAX_DEPTH, JsonLinesReader, JsonListReader, explain_json
+from doi_proxy.list_formats.lines import LineCutter, LinesReader, ListReader, Utf8Stream, open_gunzip
+from doi_proxy.list_formats.tables import ColumnReader
 from tests.table import table
 
 LIMIT: Final = 100

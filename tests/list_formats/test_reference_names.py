@@ -7,8 +7,8 @@ from contextlib import nullcontext
 
 import pytest
 
+from doi_proxy.list_formats.entries import Item, ListItem
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
-from doi_proxy.list_formats.lines import Item, ListItem
 from doi_proxy.list_formats.reference_list import find_references
 from tests.hostile.turns import slowness
 

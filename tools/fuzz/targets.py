@@ -40,9 +40,11 @@ from doi_proxy.features.registry.json_values import (
 )
 from doi_proxy.features.registry.sqlite_blocks import FORMAT_VERSION, RegistryRow, find_row, unpack_block, unpack_lines
 from doi_proxy.features.texts.command import write_line
-from doi_proxy.list_formats.bibtex import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader, expand
-from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
-from doi_proxy.list_formats.lines import LinesReader, ListReader, ReadItem
+from doi_proxy.list_formats.bibliographies import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader
+from doi_proxy.list_formats.entries import ReadItem, expand
+from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
+from doi_proxy.list_formats.lines import LinesReader, ListReader
+from doi_proxy.list_formats.tables import ColumnReader
 from doi_proxy.main import SuppliedParts, create
 from doi_proxy.resolver.resolution import Client
 from doi_proxy.resolver.target import choose_location

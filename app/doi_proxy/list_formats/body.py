@@ -1,4 +1,4 @@
-"""A list in the body of a request, of `/api/resolve` or `/api/parse`: read ahead, decompressed, and cut into items."""
+"""A list in the body of a request, or in a file of a command: read ahead, decompressed, and cut into items."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from doi_proxy.errors import ConfigurationError, RequestTooLarge, UnreadableList, UnsupportedBody
-from doi_proxy.list_formats import formats, lines
-from doi_proxy.list_formats.bibtex import expand
+from doi_proxy.list_formats import entries, formats, lines
 from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
+from doi_proxy.list_formats.entries import Item, ReadItem, expand
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
 from doi_proxy.list_formats.fair_lock import HoldTurn
 from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS, GuessedReader, ListFormat, RunningTextReader
-from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListReader, Utf8Stream, open_gunzip
+from doi_proxy.list_formats.lines import MAX_LINE_BYTES, ListReader, Utf8Stream, open_gunzip
 from doi_proxy.system.files import STANDARD_INPUT, open_input
 from doi_proxy.system.options import MAX_SHOWN
 from doi_proxy.web import media_types
@@ -30,23 +30,24 @@ from doi_proxy.web.request import media_type_of
 from doi_proxy.web.responses import Receive
 
 _MAX_SHOWN_CHARACTERS: Final = 80
+#: Decompressed bytes for each compressed byte. Lists of names have up to about 20.
+MAX_RATIO: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class ListLimits:
     """The limits of one list."""
 
-    names: int
+    names: float
     line_bytes: int = MAX_LINE_BYTES
-    #: Decompressed bytes for each compressed byte. Lists of names have up to about 20.
-    ratio: float = 100.0
+    ratio: float = MAX_RATIO
     #: Bytes that are received before they are needed. A client that reads no answer until it has sent its whole list
     #: can send about this much: 100,000 names.
     read_ahead_bytes: int = 4 * 1024 * 1024
     #: Decompressed bytes.
     total_bytes: float = inf
     #: Lines without an item, and as many more for each item. Most are empty, or comments.
-    empty_lines: int = 100_000
+    empty_lines: float = 100_000
     empty_lines_an_item: int = 100
 
 
@@ -183,79 +184,88 @@ async def read_list_body(
 
     `hold_turn` is of a lock of all texts: see find_names_of. Raises UnreadableList and RequestTooLarge.
     """
-    if BY_MEDIA_TYPE[form.media_type].is_document:
-        async for item in _read_document(body, form, limits, hold_turn):
-            yield item
-        return
-    reader = _open_reader(form, limits)
-    reader.keeps_entries = form.keeps_entries
-    counter, utf8 = ListCounter(limits), Utf8Stream()
-    async for large in decompress_body(body, limits, is_gzip=form.is_gzip):
-        for piece in _cut(utf8.feed(large)):
-            for group in expand(reader.feed(piece)):
-                for item in group:
-                    counter.count_item()
-                    yield item
-                # Other requests come first: a piece can have many lines without a name, and an entry a long search.
-                await asyncio.sleep(0)
-            counter.compare_lines(reader.lines)
-    for items in (reader.feed(utf8.end()), reader.end()):
-        for group in expand(items):
-            for item in group:
-                counter.count_item()
-                yield item
-            await asyncio.sleep(0)
-
-
-async def read_exported_entries(text: str, form: ListFormat, most: int, hold_turn: HoldTurn) -> AsyncIterator[Item]:
-    """The items of a text in a format, `most` at most, each with the entry that it is a part of.
-
-    Raises UnreadableList and RequestTooLarge.
-    """
-    body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
-    async for item in read_list_body(_encode(text), body, ListLimits(names=most), hold_turn):
-        yield item
-
-
-async def _encode(text: str) -> AsyncIterator[bytes]:
-    # Characters of a text that are encoded in one turn of the event loop.
-    for start in range(0, len(text), 32_768):
-        yield text[start : start + 32_768].encode("utf-8", "replace")
-
-
-def _open_reader(form: BodyFormat, limits: ListLimits) -> ListReader:
-    """The reader of a list. A list that is sent as text can be of any format, as in a file."""
 
     def open_format(found: ListFormat) -> ListReader:
         return found.open(limits.line_bytes, form.column, form.echo)
 
-    if form.media_type == media_types.TEXT:
-        return GuessedReader(open_format, decides_early=True)
-    return open_format(BY_MEDIA_TYPE[form.media_type])
+    found = BY_MEDIA_TYPE[form.media_type]
+    if found.is_document:
+        groups = _read_document(decompress_body(body, is_gzip=form.is_gzip), hold_turn)
+    else:
+        # A list that is sent as text can be of any format, as in a file.
+        is_text = found is formats.TEXT
+        reader = GuessedReader(open_format, decides_early=True) if is_text else open_format(found)
+        reader.keeps_entries = form.keeps_entries
+        groups = _parse(body, ListParser(reader, limits, is_gzip=form.is_gzip))
+    names = 0
+    async for group in groups:
+        for item in group:
+            names += 1
+            require_few(names, limits)
+            yield item
 
 
-async def _read_document(
-    body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits, hold_turn: HoldTurn
-) -> AsyncIterator[Item]:
-    data, counter = bytearray(), ListCounter(limits)
-    async for piece in decompress_body(body, limits, is_gzip=form.is_gzip):
-        data += piece
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise RequestTooLarge(f"The document is larger than {MAX_DOCUMENT_BYTES} bytes; send its text.")
-    text = await read_docx(bytes(data), hold_turn)
-    async for item in read_reference_items(text, await locate_references(text, is_document=True), hold_turn):
-        counter.count_item()
+async def _parse(pieces: AsyncIterator[bytes], parser: ListParser) -> AsyncGenerator[list[Item]]:
+    """The items of a list in groups. Other work goes on meanwhile."""
+    async for piece in pieces:
+        # Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
+        for start in range(0, len(piece), 1_024):
+            for group in parser.feed(piece[start : start + 1_024]):
+                yield group
+                # Other requests come first: a piece can have many lines without a name, and an entry a long search.
+                await asyncio.sleep(0)
+            # A piece of gzip can have many members without data.
+            await asyncio.sleep(0)
+    for group in parser.end():
+        yield group
+        await asyncio.sleep(0)
+
+
+async def read_exported_entries(text: str, form: ListFormat, most: int, hold_turn: HoldTurn) -> AsyncIterator[Item]:
+    """The items of a text of a format, `most` at most, each with the entry that it is a part of.
+
+    Raises UnreadableList and RequestTooLarge.
+    """
+    body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
+    async for item in read_list_body(cut(text.encode("utf-8", "replace")), body, ListLimits(names=most), hold_turn):
         yield item
 
 
-async def decompress_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: bool) -> AsyncIterator[bytes]:
-    """The bytes of a body, decompressed. Raises UnreadableList and RequestTooLarge."""
-    gunzip = open_gunzip(limits.ratio) if is_gzip else None
-    counter = ListCounter(limits)
+async def cut(data: bytes) -> AsyncIterator[bytes]:
+    """Data in pieces that are read in one turn of the event loop each."""
+    for start in range(0, len(data), 32_768):
+        yield data[start : start + 32_768]
+        await asyncio.sleep(0)
+
+
+async def _read_document(
+    pieces: AsyncIterator[bytes], hold_turn: HoldTurn, *, extracts: bool = False
+) -> AsyncGenerator[list[Item]]:
+    """The references of a document, or every name in it."""
+    data = bytearray()
+    async for piece in pieces:
+        data += piece
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise RequestTooLarge(
+                f"The document is larger than {MAX_DOCUMENT_BYTES} bytes; save it as text, or without its pictures."
+            )
+    text = await read_docx(bytes(data), hold_turn)
+    if extracts:
+        parser = ListParser(RunningTextReader(), ListLimits(names=inf))
+        async for group in _parse(cut(text.encode("utf-8", "replace")), parser):
+            yield group
+        return
+    async for item in read_reference_items(text, await locate_references(text, is_document=True), hold_turn):
+        yield [item]
+
+
+async def decompress_body(body: AsyncIterator[bytes], *, is_gzip: bool) -> AsyncIterator[bytes]:
+    """The bytes of a body, decompressed. Raises UnreadableList."""
+    gunzip = open_gunzip(MAX_RATIO) if is_gzip else None
     async for received in body:
-        for block in _cut(received):
+        for start in range(0, len(received), 1_024):
+            block = received[start : start + 1_024]
             for piece in (block,) if gunzip is None else gunzip.feed(block):
-                counter.count_bytes(piece)
                 yield piece
             # A block of gzip can have many members without data.
             await asyncio.sleep(0)
@@ -263,37 +273,51 @@ async def decompress_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_
         gunzip.end()
 
 
-class ListCounter:
-    """Counts what the limits of a list bound. Raises RequestTooLarge."""
+def require_few(names: int, limits: ListLimits) -> None:
+    """Raise RequestTooLarge if a list has too many names."""
+    if names > limits.names:
+        raise RequestTooLarge(f"The list has more than {limits.names} names; send the rest in another request.")
 
-    def __init__(self, limits: ListLimits) -> None:
+
+class ListParser:
+    """Turns the bytes of one list into items, in groups."""
+
+    def __init__(self, reader: ListReader, limits: ListLimits, *, is_gzip: bool = False) -> None:
+        self.reader = reader
+        #: What was read: entries, of which each has a row or more. An entry of a text is one name.
+        self.entries = 0
         self._limits = limits
         self._bytes = self._names = 0
+        self._utf8 = Utf8Stream()
+        self._gunzip = open_gunzip(limits.ratio) if is_gzip else None
 
-    def count_bytes(self, data: bytes) -> None:
-        self._bytes += len(data)
-        if self._bytes > self._limits.total_bytes:
-            raise RequestTooLarge(f"The list is larger than {self._limits.total_bytes} bytes; send several requests.")
-
-    def count_item(self) -> None:
-        self._names += 1
-        if self._names > self._limits.names:
-            raise RequestTooLarge(
-                f"The list has more than {self._limits.names} names; send the rest in another request."
-            )
-
-    def compare_lines(self, lines: int) -> None:
-        """Compare the lines that were read with the items in them. Raises UnreadableList."""
+    def feed(self, data: bytes) -> Iterator[list[Item]]:
+        """The items of a piece. Raises UnreadableList and RequestTooLarge."""
         limits = self._limits
-        if lines - self._names > limits.empty_lines + limits.empty_lines_an_item * self._names:
-            raise UnreadableList(
-                f"The list has {self._names} names in its first {lines} lines; remove empty lines and comments."
-            )
+        for piece in (data,) if self._gunzip is None else self._gunzip.feed(data):
+            self._bytes += len(piece)
+            if self._bytes > limits.total_bytes:
+                raise RequestTooLarge(f"The list is larger than {limits.total_bytes} bytes; send several requests.")
+            yield from self._expand(self.reader.feed(self._utf8.feed(piece)))
+            read = self.reader.lines
+            if read - self._names > limits.empty_lines + limits.empty_lines_an_item * self._names:
+                raise UnreadableList(
+                    f"The list has {self._names} names in its first {read} lines; remove empty lines and comments."
+                )
 
+    def end(self) -> Iterator[list[Item]]:
+        """The last items. Raises UnreadableList if the list is incomplete."""
+        if self._gunzip is not None:
+            self._gunzip.end()
+        yield from self._expand(self.reader.feed(self._utf8.end()))
+        yield from self._expand(self.reader.end())
 
-def _cut(data: bytes) -> Iterator[bytes]:
-    # Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
-    return (data[start : start + 1_024] for start in range(0, len(data), 1_024))
+    def _expand(self, items: list[ReadItem]) -> Iterator[list[Item]]:
+        # What stands for nothing else is a further field of its entry.
+        self.entries += sum(not isinstance(item, entries.ListEntry) or item.title is not None for item in items)
+        for group in expand(items):
+            self._names += len(group)
+            yield group
 
 
 def read_content_type(content_type: str | None, supported: Iterable[str]) -> str:
@@ -349,6 +373,23 @@ class ListSource:
         """Whether it is a document, which is read as a whole."""
         return self.format is not None and self.format.is_document
 
+    def open_parser(self) -> ListParser:
+        """A parser of the list, which is the operator's own file: its bytes and empty lines are not limited."""
+
+        def open_format(form: ListFormat) -> ListReader:
+            return form.open(self.max_line_bytes, self.column, None)
+
+        reader: ListReader
+        if self.extracts:
+            reader = RunningTextReader()
+        elif self.format is not None:
+            reader = open_format(self.format)
+        else:
+            reader = GuessedReader(open_format, decides_early=self.path == STANDARD_INPUT)
+        reader.keeps_entries = self.keeps_entries
+        limits = ListLimits(names=inf, ratio=inf, empty_lines=inf)
+        return ListParser(reader, limits, is_gzip=has_gzip_name(self.path))
+
 
 def has_gzip_name(path: str) -> bool:
     """Whether the name says that the file is compressed with gzip."""
@@ -377,121 +418,40 @@ def require_files(paths: Sequence[str]) -> None:
             raise ConfigurationError(f"{shown}: this is a folder; name a file in it")
 
 
-class ListParser:
-    """Turns the bytes of one list into items."""
-
-    def __init__(self, source: ListSource) -> None:
-        self._source = source
-        #: What was read: entries, of which each has a row or more. An entry of a text is one name.
-        self.entries = 0
-        self._reader: lines.ListReader
-        if source.extracts:
-            self._reader = RunningTextReader()
-        elif source.format is not None:
-            self._reader = self._open(source.format)
-        else:
-            self._reader = formats.GuessedReader(self._open, decides_early=source.path == STANDARD_INPUT)
-        self._reader.keeps_entries = source.keeps_entries
-        self._utf8 = Utf8Stream()
-        # The list is the operator's own file, so the ratio is not limited.
-        self._gunzip = lines.open_gunzip(inf) if has_gzip_name(source.path) else None
-
-    def feed(self, data: bytes) -> Iterator[list[lines.Item]]:
-        """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""
-        try:
-            for piece in (data,) if self._gunzip is None else self._gunzip.feed(data):
-                yield from expand(self._count(self._reader.feed(self._utf8.feed(piece))))
-        except UnreadableList as error:
-            raise self._failure(error) from error
-
-    def end(self) -> Iterator[list[lines.Item]]:
-        """The last items. Raises ConfigurationError if the list is incomplete."""
-        try:
-            if self._gunzip is not None:
-                self._gunzip.end()
-            yield from expand(self._count(self._reader.feed(self._utf8.end())))
-            yield from expand(self._count(self._reader.end()))
-        except UnreadableList as error:
-            raise self._failure(error) from error
-
-    @property
-    def column(self) -> str:
-        """See ListReader."""
-        return self._reader.column
-
-    def _count(self, items: list[lines.ReadItem]) -> list[lines.ReadItem]:
-        # What stands for nothing else is a further field of its entry.
-        self.entries += sum(not isinstance(item, lines.SearchedEntry) or item.without is not None for item in items)
-        return items
-
-    def _open(self, form: formats.ListFormat) -> lines.ListReader:
-        return form.open(self._source.max_line_bytes, self._source.column, None)
-
-    def _failure(self, error: UnreadableList) -> ConfigurationError:
-        return ConfigurationError(f"{self._source.path}: {error.message}")
-
-
-def read_items(source: ListSource) -> Iterator[lines.Item]:
+def read_items(source: ListSource) -> Iterator[entries.Item]:
     """The items of a list. Blocks on a slow pipe. Raises ConfigurationError."""
-    parser = ListParser(source)
-    with _open(source.path) as fd:
-        while data := _read(source.path, fd):
-            for items in parser.feed(data):
-                yield from items
-    for items in parser.end():
-        yield from items
+    parser = source.open_parser()
+    try:
+        with _open(source.path) as fd:
+            while data := _read(source.path, fd):
+                for items in parser.feed(data):
+                    yield from items
+        for items in parser.end():
+            yield from items
+    except UnreadableList as error:
+        raise ConfigurationError(f"{source.path}: {error.message}") from error
 
 
 async def stream_items(
     source: ListSource, stop: asyncio.Event, parser: ListParser | None = None
-) -> AsyncGenerator[list[lines.Item]]:
+) -> AsyncGenerator[list[entries.Item]]:
     """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError.
 
     A caller that passes a new `parser` of the list can ask it afterwards what was read.
     """
+    pieces = _read_pieces(source, stop)
     if source.is_document:
-        async for items in _stream_document(source, stop):
-            yield items
-        return
-    parser = parser or ListParser(source)
-    async for data in _read_pieces(source, stop):
-        for items in parser.feed(data):
-            yield items
-    if not stop.is_set():
-        for items in parser.end():
-            yield items
-
-
-async def _stream_document(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[lines.Item]]:
-    """The references of a document, or every name in it. Raises ConfigurationError."""
-    data = bytearray()
-    async for piece in _read_pieces(source, stop):
-        data += piece
-        if len(data) > MAX_DOCUMENT_BYTES:
-            raise ConfigurationError(
-                f"{source.path}: the document has more than {MAX_DOCUMENT_BYTES} bytes; save it as text, or without "
-                "its pictures"
-            )
-    if stop.is_set():
-        return
+        groups = _read_document(pieces, nullcontext, extracts=source.extracts)
+    else:
+        groups = _parse(pieces, parser or source.open_parser())
     try:
-        text = await read_docx(bytes(data), nullcontext)
-    except UnreadableList as error:
-        raise ConfigurationError(f"{source.path}: {error.message}") from error
-    if source.extracts:
-        reader = RunningTextReader()
-        for block in (text.encode("utf-8", "replace"), None):
-            for items in expand(reader.end() if block is None else reader.feed(block)):
-                yield items
-        return
-    group: list[lines.Item] = []
-    async for item in read_reference_items(text, await locate_references(text, is_document=True), nullcontext):
-        group.append(item)
-        # References of a document in a group.
-        if len(group) == 64:
+        async for group in groups:
+            if stop.is_set():
+                return
             yield group
-            group = []
-    yield group
+    except (UnreadableList, RequestTooLarge) as error:
+        if not stop.is_set():
+            raise ConfigurationError(f"{source.path}: {error.message}") from error
 
 
 async def _read_pieces(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[bytes]:

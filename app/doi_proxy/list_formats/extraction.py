@@ -13,7 +13,7 @@ import msgspec
 from doi_names.derived import derive
 from doi_names.find_names import BLOCK_CHARACTERS, MAX_NAME_CHARACTERS, FoundName, NameFinder, find_names
 from doi_proxy.errors import RequestTooLarge, UnreadableList
-from doi_proxy.list_formats import lines
+from doi_proxy.list_formats import entries, lines
 from doi_proxy.list_formats.fair_lock import HoldTurn
 from doi_proxy.list_formats.reference_list import ReferencePlaces, find_references
 from doi_proxy.web import media_types
@@ -137,43 +137,29 @@ async def locate_references(text: str, *, is_document: bool) -> ReferencePlaces:
     return await asyncio.to_thread(find_references, text, is_document=is_document)
 
 
-async def read_reference_items(text: str, located: ReferencePlaces, hold_turn: HoldTurn) -> AsyncIterator[lines.Item]:
+async def read_reference_items(text: str, located: ReferencePlaces, hold_turn: HoldTurn) -> AsyncIterator[entries.Item]:
     """Every name in the list of references of a text, and each reference without one, in their order.
 
     The places of names count the characters of the text.
     """
-    counter = _LineCounter(text)
+    line, counted = 1, 0
+
+    def count_to(place: int) -> int:
+        """The number of the line of a place. Places come in their order."""
+        nonlocal line, counted
+        line, counted = line + text.count("\n", counted, place), place
+        return line
+
     async for reference in read_references(text, located.places, hold_turn, located.begin, located.end):
-        for item in _list_items(text, reference, counter):
-            yield item
-
-
-class _LineCounter:
-    """Counts the lines of a text up to places that come in their order."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._line, self._at = 1, 0
-
-    def count_to(self, place: int) -> int:
-        """The number of the line of a place."""
-        self._line += self._text.count("\n", self._at, place)
-        self._at = place
-        return self._line
-
-
-def _list_items(text: str, reference: ReadReference, counter: _LineCounter) -> list[lines.Item]:
-    """The items of a reference."""
-    raw = text[reference.start : reference.end]
-    block = raw.strip()
-    excerpt, entry = block[: lines.MAX_EXCERPT], block[: lines.MAX_ENTRY_CHARACTERS]
-    if not reference.names:
-        line = counter.count_to(reference.start + len(raw) - len(raw.lstrip()))
-        return [lines.UnreadableItem(excerpt, line, lines.WITHOUT_DOI, reason=lines.NO_DOI, derived=derive(entry))]
-    return [
-        lines.ListItem(found.text, counter.count_to(found.start), None, excerpt, entry, found)
-        for found in reference.names
-    ]
+        raw = text[reference.start : reference.end]
+        block = raw.strip()
+        shown, cited = block[: entries.MAX_EXCERPT], block[: entries.MAX_ENTRY_CHARACTERS]
+        for found in reference.names:
+            yield entries.ListItem(found.text, count_to(found.start), None, shown, cited, found)
+        if not reference.names:
+            at = count_to(reference.start + len(raw) - len(raw.lstrip()))
+            without = entries.WITHOUT_DOI
+            yield entries.UnreadableItem(shown, at, without, reason=entries.NO_DOI, derived=derive(cited))
 
 
 def _read_alone(reference: str, start: int) -> list[FoundName]:

@@ -10,10 +10,12 @@ from functools import partial
 from typing import Final
 
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.list_formats import bibtex
-from doi_proxy.list_formats.bibtex import BibtexReader
-from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
-from doi_proxy.list_formats.lines import LinesReader, ListItem, ListReader, ReadItem, open_decoder
+from doi_proxy.list_formats import bibliographies
+from doi_proxy.list_formats.bibliographies import BibtexReader
+from doi_proxy.list_formats.entries import ListItem, ReadItem
+from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
+from doi_proxy.list_formats.lines import LinesReader, ListReader, open_decoder
+from doi_proxy.list_formats.tables import ColumnReader
 from doi_proxy.web import media_types
 
 
@@ -97,28 +99,28 @@ FORMATS: Final = (
     ),
     ListFormat(
         "ris",
-        partial(bibtex.TaggedReader, bibtex.RIS),
+        partial(bibliographies.TaggedReader, bibliographies.RIS),
         ("ris",),
         (media_types.RIS,),
         re.compile(r"(?:(?:Provider|Database|Content):[^\n]*\n\s*){0,8}TY {0,2}- "),
     ),
     ListFormat(
         "medline",
-        partial(bibtex.TaggedReader, bibtex.MEDLINE),
+        partial(bibliographies.TaggedReader, bibliographies.MEDLINE),
         ("nbib", "medline"),
         ("application/nbib", "application/x-medline"),
         re.compile(r"\s*PMID *- ?[0-9]"),
     ),
     ListFormat(
         "endnote",
-        partial(bibtex.TaggedReader, bibtex.ENDNOTE),
+        partial(bibliographies.TaggedReader, bibliographies.ENDNOTE),
         ("enw",),
         ("application/x-endnote-refer",),
         re.compile(r"\s*%0 "),
     ),
     ListFormat(
         "wos",
-        partial(bibtex.TaggedReader, bibtex.WEB_OF_SCIENCE),
+        partial(bibliographies.TaggedReader, bibliographies.WEB_OF_SCIENCE),
         ("ciw", "isi"),
         ("application/x-isi",),
         re.compile(r"\s*(?:FN [^\n]*\n|VR [^\n]*\n){1,2}PT [A-Z]"),

@@ -6,7 +6,6 @@ in a member "doi". An object without one is searched.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -15,184 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from doi_proxy.errors import UnreadableList
-from doi_proxy.list_formats import lines
-
-#: The column that is read if none is named, in any letter case.
-DOI_COLUMN: Final = "doi"
-#: Else the first whose name has this word, or is the tag of Web of Science: "DOI Link", "Article DOI", "DI".
-_DOI_WORD: Final = re.compile(r"(?:^|.*[^a-z])doi(?:[^a-z]|$)|di$", re.IGNORECASE | re.ASCII | re.DOTALL)
-_SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
-#: The beginning of a DOI name in a cell, also in a URL that escapes its slash.
-_NAME: Final = re.compile(r"10\.[0-9]{4,9}[0-9.]{0,40}(?:/|%2f)", re.IGNORECASE | re.ASCII)
-#: A text inside a formula: ="10.1000/182", =HYPERLINK("https://doi.org/10.1000/182";"10.1000/182").
-_FORMULA_TEXT: Final = re.compile(r'"([^"]*)"')
-_MESSAGE_CHARACTERS: Final = 40
-_LONE_RETURN: Final = "it has a carriage return without a line feed; save the list with line ends of Windows or Unix"
-
-
-class ColumnReader(lines.LineReader):
-    """Reads one column. Each record is an item. Empty lines are not records.
-
-    A record whose cell is empty is searched, as is every record of a table without such a column.
-    """
-
-    def __init__(self, max_line_bytes: int, column: str | None = None, echo: str | None = None) -> None:
-        """`max_line_bytes` is the limit of a record too. A column is compared exactly, then in any case."""
-        super().__init__(max_line_bytes, column, echo)
-        self._separator = ""
-        self._index = self._echo_index = -1
-        #: The names of the columns. Empty before the first record.
-        self._names: list[str] = []
-        #: What the first row says, and what each row of a table says of which no column has the names.
-        self._note: str | None = None
-        self._search_note = ""
-        self._line = lines.Line(0, b"")
-        self._cited: list[int] = []
-        #: The lines of a record with an open quote, its first line, and its characters.
-        self._open: list[str] = []
-        self._opened_at = 0
-        self._size = 0
-
-    def feed(self, data: bytes) -> list[lines.ReadItem]:
-        """See ListReader."""
-        # Inside quotes, an empty line belongs to its field.
-        return super().feed(data if self._open else self._lines.skip_empty(data))
-
-    def _finish(self) -> list[lines.ReadItem]:
-        if self._open:
-            raise self._unclosed()
-        return []
-
-    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
-        items: list[lines.ReadItem] = []
-        for line in read:
-            text = lines.decode_line(line, self._max_line_bytes)
-            self._line = line
-            if isinstance(text, lines.UnreadableItem):
-                if not self._names or self._open:
-                    raise UnreadableList(text.message)
-                items.append(text)
-            elif (record := self._join(text, line.number)) is not None:
-                items += self._take(record)
-        return items
-
-    def _join(self, text: str, number: int) -> str | None:
-        """The whole record that ends with this line; None if a quote is open, or the line is empty.
-
-        A line break inside quotes belongs to the field (RFC 4180, section 2, rule 6). A doubled quote is two quotes.
-        """
-        if not self._open:
-            if not text.strip():
-                return None
-            self._opened_at, self._size = number, 0
-        is_odd = text.count('"') % 2 == 1
-        if not self._open and not is_odd:
-            return text
-        self._open.append(text)
-        self._size += len(text)
-        if self._size > self._max_line_bytes:
-            raise self._unclosed()
-        if not is_odd or len(self._open) == 1:
-            return None
-        record, self._open = "\n".join(self._open), []
-        return record
-
-    def _unclosed(self) -> UnreadableList:
-        return UnreadableList(
-            f"Line {self._opened_at}: a quote is not closed within {self._max_line_bytes} bytes; close or double it."
-        )
-
-    def _take(self, record: str) -> list[lines.ReadItem]:
-        is_head = not self._names
-        if is_head and (chosen := _SEPARATOR_LINE.fullmatch(record)):
-            self._separator = chosen[1]
-            return []
-        if is_head:
-            self._separator = self._separator or max((",", ";", "\t"), key=record.count)
-        try:
-            cells = next(csv.reader([record], delimiter=self._separator), [])
-        except csv.Error as error:
-            # Python's own reason, to open the file in another mode, is not for the owner of a list.
-            reason = _LONE_RETURN if "\r" in record else str(error)
-            message = f"Line {self._opened_at} is not CSV: {reason}."
-            if is_head:
-                raise UnreadableList(message) from error
-            return [lines.UnreadableItem(record[: lines.MAX_EXCERPT], self._opened_at, message)]
-        if is_head and self._read_head(cells):
-            return []
-        item = self._read_record(cells)
-        if self._note is not None and isinstance(item, lines.ListItem):
-            item = msgspec.structs.replace(item, note=" ".join(filter(None, (item.note, self._note))))
-            self._note = None
-        return [item]
-
-    def _read_head(self, cells: list[str]) -> bool:
-        """Find the columns by the first record. Returns whether it is a heading."""
-        self._names = [name.strip() for name in cells] or [""]
-        folded = [name.casefold() for name in self._names]
-        first = next((at for at, cell in enumerate(cells) if _NAME.search(cell)), -1)
-        has_heading = self._wanted is not None or self._echo is not None or first < 0
-        if not has_heading:
-            self._index, self.column = first, str(first + 1)
-            self._note = f"The table has no heading; its column {first + 1} was read."
-            folded = self._names = [f"column {at}" for at in range(1, len(cells) + 1)]
-        elif self._wanted is not None:
-            self._index = self._find_column(self._wanted)
-        else:
-            words = (at for at, name in enumerate(self._names) if _DOI_WORD.match(name))
-            self._index = folded.index(DOI_COLUMN) if DOI_COLUMN in folded else next(words, -1)
-        if self._index < 0:
-            self._search_note = f" Line {self._opened_at} was read as the names of the columns."
-        elif has_heading:
-            self.column = f"\N{LEFT DOUBLE QUOTATION MARK}{self._name(self._index)}\N{RIGHT DOUBLE QUOTATION MARK}"
-        self._echo_index = -1 if self._echo is None else self._find_column(self._echo)
-        self._cited = [folded.index(name) if name in folded else len(cells) for name in lines.CITED]
-        return has_heading
-
-    def _read_record(self, cells: list[str]) -> lines.ReadItem:
-        line, cited = self._opened_at, [_find_cell(cells, index) for index in self._cited]
-        echo = cells[self._echo_index][: lines.MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
-        entry = lines.write_ris_entry(cited) if self.keeps_entries else ""
-        text = _find_cell(cells, self._index) if self._index >= 0 else ""
-        if text.strip() or self._wanted is not None:
-            return lines.divide(
-                lines.ListItem(_read_cell(text), line, None, echo, entry, note=lines.note_encoding(text, self._line))
-            )
-        shown = cited[0] or " ".join(cell for cell in cells if cell.strip())
-        without = lines.UnreadableItem(shown[: lines.MAX_EXCERPT], line, lines.WITHOUT_DOI, None, echo, lines.NO_DOI)
-        fields = [lines.SearchedField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
-        return lines.SearchedEntry(tuple(fields), without, None, echo, entry, note=self._search_note)
-
-    def _name(self, at: int) -> str:
-        return self._names[at][:_MESSAGE_CHARACTERS] if at < len(self._names) else f"column {at + 1}"
-
-    def _find_column(self, wanted: str) -> int:
-        if wanted in self._names:
-            return self._names.index(wanted)
-        folded = [name.casefold() for name in self._names]
-        if wanted.casefold() in folded:
-            return folded.index(wanted.casefold())
-        # Column names in a message, and characters of each.
-        found = ", ".join(repr(name[:_MESSAGE_CHARACTERS]) for name in self._names[:10])
-        raise UnreadableList(f"Line {self._opened_at} has no column {wanted!r}; name one of its columns: {found}.")
-
-
-def _read_cell(text: str) -> str:
-    """The text of a cell that a spreadsheet wrote as a formula, or as a text after an apostrophe."""
-    bare = text.lstrip()
-    if bare.startswith("'"):
-        return bare[1:]
-    if not bare.startswith("="):
-        return text
-    texts = _FORMULA_TEXT.findall(bare)
-    # The last one of a link is what its cell shows. An address that shows "link" has the DOI itself.
-    return next((found for found in reversed(texts) if _NAME.search(found)), texts[0] if texts else text)
-
-
-def _find_cell(cells: list[str], index: int) -> str:
-    """The cell of a column. A record can be shorter than the first."""
-    return cells[index] if index < len(cells) else ""
-
+from doi_proxy.list_formats import entries, lines
+from doi_proxy.list_formats.tables import DOI_COLUMN
 
 #: Brackets that may be open inside one value. Deeper values are refused before they are parsed.
 MAX_DEPTH: Final = 32
@@ -226,7 +49,7 @@ _LONE_SURROGATE: Final = re.compile(
 class JsonLinesReader(lines.LinesReader):
     """Reads one JSON value a line. Empty lines are not items. A line that is not JSON is an unreadable item."""
 
-    def _read_line(self, line: lines.Line, text: str) -> lines.ReadItem:
+    def _read_line(self, line: lines.Line, text: str) -> entries.ReadItem:
         return read_json_item(
             line.data, line.number, "Line", (self._wanted, self._echo), keeps_entry=self.keeps_entries
         )
@@ -250,12 +73,12 @@ class JsonListReader:
         self._is_object = False
         self._next_search = 1_024
 
-    def feed(self, data: bytes) -> list[lines.ReadItem]:
+    def feed(self, data: bytes) -> list[entries.ReadItem]:
         """See ListReader."""
         self._rest += data
         if not self._is_open and not self._open():
             return []
-        items: list[lines.ReadItem] = []
+        items: list[entries.ReadItem] = []
         start = 0
         while not self._is_closed and (end := self._find_end()) is not None:
             self._close_value(self._rest[start:end], self._rest[end : end + 1], items)
@@ -269,7 +92,7 @@ class JsonListReader:
             raise self._too_long(self._number + 1)
         return items
 
-    def end(self) -> list[lines.ReadItem]:
+    def end(self) -> list[entries.ReadItem]:
         """See ListReader."""
         if self._is_object and not self._is_open:
             return self._end_object()
@@ -313,7 +136,7 @@ class JsonListReader:
         self._rest, self._is_open, self._depth = self._rest[found:], True, 1
         return True
 
-    def _end_object(self) -> list[lines.ReadItem]:
+    def _end_object(self) -> list[entries.ReadItem]:
         """The items of an object that was not opened: it is short, or it is one work."""
         if len(self._rest) <= _MAX_HEAD_BYTES and (found := _find_list(self._rest)) is not None:
             self._rest, self._is_open, self._depth = self._rest[found:], True, 1
@@ -322,7 +145,7 @@ class JsonListReader:
                 raise UnreadableList("The array is not complete: its closing bracket is missing.")
             return items
         item = read_json_item(self._rest, 1, "Item", self._members, keeps_entry=self.keeps_entries)
-        if isinstance(item, lines.UnreadableItem) and item.reason != lines.NO_DOI:
+        if isinstance(item, entries.UnreadableItem):
             raise UnreadableList(item.message)
         return [item]
 
@@ -362,7 +185,7 @@ class JsonListReader:
                 self._at = found.end() + 1
         return True
 
-    def _close_value(self, value: bytes, end: bytes, items: list[lines.ReadItem]) -> None:
+    def _close_value(self, value: bytes, end: bytes, items: list[entries.ReadItem]) -> None:
         if end == b"}":
             raise UnreadableList(f"Item {self._number + 1} is not JSON: a brace is closed that is not open.")
         if end == b"]":
@@ -395,35 +218,35 @@ def _find_list(head: bytes) -> int | None:
 
 def read_json_item(
     data: bytes, number: int, place: str, members: tuple[str | None, str | None], *, keeps_entry: bool
-) -> lines.ReadItem:
+) -> entries.ReadItem:
     """The item of a value. The members of an object are those with the name, and with what its row repeats."""
     text, is_utf8 = lines.decode_bytes(data)
     note = None if is_utf8 else f"{place} {number} is not UTF-8; it was read as Windows-1252."
     try:
         value = msgspec.json.decode(data if is_utf8 else text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return lines.UnreadableItem(
+        return entries.UnreadableItem(
             lines.excerpt(data), number, f"{place} {number} is not JSON: {explain_json(data, error)}."
         )
     if isinstance(value, str):
-        return lines.ListItem(value, number, note=None if value.isascii() else note)
+        return entries.ListItem(value, number, note=None if value.isascii() else note)
     if not isinstance(value, dict):
-        return lines.UnreadableItem(lines.excerpt(data), number, f"{place} {number} is neither a string nor an object.")
+        return entries.UnreadableItem(
+            lines.excerpt(data), number, f"{place} {number} is neither a string nor an object."
+        )
     wanted, repeated = members
     echo = _read_scalar(_find_member(value, repeated)) if repeated is not None else None
     work = _find_work(value)
-    entry = lines.write_ris_entry([_find_member(work, name) for name in lines.CITED]) if keeps_entry else ""
+    entry = entries.write_ris_entry([_find_member(work, name) for name in entries.CITED]) if keeps_entry else ""
     key = _find_key(value)
     name = _find_member(value, wanted) if wanted is not None else _find_name(value, work)
     if isinstance(name, str) and (name.strip() or wanted is not None):
-        item = lines.ListItem(name, number, key, echo, entry, note=None if name.isascii() else note)
-        return lines.divide(item)
+        return entries.divide(entries.ListItem(name, number, key, echo, entry, note=None if name.isascii() else note))
     if wanted is not None:
         message = f"{place} {number} has no member {wanted!r} with a string."
-        return lines.UnreadableItem(lines.excerpt(data), number, message, key, echo)
-    title = " ".join(_list_words(_find_member(work, "title")))[: lines.MAX_EXCERPT]
-    without = lines.UnreadableItem(title or lines.excerpt(data), number, lines.WITHOUT_DOI, key, echo, lines.NO_DOI)
-    return lines.SearchedEntry(_list_fields(value, number), without, key, echo, entry)
+        return entries.UnreadableItem(lines.excerpt(data), number, message, key, echo)
+    title = " ".join(_list_words(_find_member(work, "title"))) or lines.excerpt(data)
+    return entries.ListEntry(number, tuple(_list_fields(value, number)), title, key, echo, entry)
 
 
 def _find_work(value: dict[str, Any]) -> dict[str, Any]:
@@ -453,21 +276,18 @@ def _find_key(value: dict[str, Any]) -> str | None:
     """The citation key or the identifier of a work."""
     for name in ("citation-key", "citekey", "id", "key"):
         key = value.get(name)
-        if isinstance(key, (str, int)) and not isinstance(key, bool) and 0 < len(str(key)) <= lines.MAX_EXCERPT:
+        if isinstance(key, (str, int)) and not isinstance(key, bool) and 0 < len(str(key)) <= entries.MAX_EXCERPT:
             return str(key)
     return None
 
 
-def _list_fields(value: dict[str, Any], number: int) -> tuple[lines.SearchedField, ...]:
-    """The texts of an object, those about other works last."""
+def _list_fields(value: dict[str, Any], number: int) -> Iterator[entries.EntryField]:
     members = sorted(value.items(), key=lambda member: member[0].casefold() in _DISTANT)
     texts = chain.from_iterable(_list_texts(name, member) for name, member in members)
-    # Texts of an object that are searched.
-    fields = [
-        lines.SearchedField(path, text, number, any(part.casefold() in _DISTANT for part in path.split(".")))
-        for path, text in islice(texts, 200)
-    ]
-    return tuple(sorted(fields, key=lambda field: field.is_distant))
+    # Texts of an object that are searched, those about other works last.
+    for path, text in islice(texts, 200):
+        is_distant = any(part.casefold() in _DISTANT for part in path.split("."))
+        yield entries.EntryField(path, text, number, is_distant)
 
 
 def _list_texts(path: str, member: object) -> Iterator[tuple[str, str]]:
@@ -489,10 +309,10 @@ def _list_words(title: object) -> list[str]:
     return title.split() if isinstance(title, str) else []
 
 
-def _read_scalar(value: object) -> lines.Scalar:
+def _read_scalar(value: object) -> entries.Scalar:
     """What a row can repeat: the beginning of a string, a number of 64 bits, a truth value. None of anything else."""
     if isinstance(value, str):
-        return value[: lines.MAX_EXCERPT]
+        return value[: entries.MAX_EXCERPT]
     is_number = isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 2**63)
     return value if is_number else None  # type: ignore[return-value]
 

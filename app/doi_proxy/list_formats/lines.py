@@ -1,4 +1,4 @@
-"""The items of a list, and the lines that most lists consist of.
+"""The encoding of a list, and the lines that most lists consist of.
 
 A line ends with LF or CR LF. The last one may have no end. A byte order mark is removed (RFC 3629, section 6).
 """
@@ -6,15 +6,13 @@ A line ends with LF or CR LF. The last one may have no end. A byte order mark is
 from __future__ import annotations
 
 import codecs
-import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Final, Protocol
 
 import msgspec
 
-from doi_names.find_names import FoundName
 from doi_proxy.errors import UnreadableList
+from doi_proxy.list_formats.entries import MAX_EXCERPT, ListItem, ReadItem, UnreadableItem, divide
 from doi_proxy.system.files import Gunzip, GzipLimits
 
 _MARK_BYTES: Final = 2
@@ -86,8 +84,6 @@ def _read_bytes(error: UnicodeError) -> tuple[str, int]:
     return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
 
 
-#: Characters of an unreadable item in its row.
-MAX_EXCERPT: Final = 200
 #: The longest line, CSV record or JSON value of a list, in bytes.
 MAX_LINE_BYTES: Final = 65_536
 
@@ -95,93 +91,6 @@ MAX_LINE_BYTES: Final = 65_536
 BLOCK_BYTES: Final = 2_048
 
 BOM: Final = b"\xef\xbb\xbf"
-#: What a row can repeat of its item.
-Scalar = str | int | float | bool | None
-#: The columns or members that say what a reference is about, and the characters that are read of each.
-CITED: Final = ("title", "author", "year")
-_MAX_CITED: Final = 1_024
-#: The beginning of a name, and that of a second one after a separator or a label.
-_PREFIX: Final = re.compile(r"10\.[0-9]{4,9}/", re.ASCII)
-_NEXT_NAME: Final = re.compile(r"(?:[\s,;|<>\"']|doi\.org/|doi:)\s{0,8}10\.[0-9]{4,9}/", re.ASCII | re.IGNORECASE)
-#: The reason of an item without anything that looks like a DOI.
-NO_DOI: Final = "no-doi"
-WITHOUT_DOI: Final = "This entry has no DOI."
-#: Characters of an entry that its items keep.
-MAX_ENTRY_CHARACTERS: Final = 4_096
-
-
-class ListItem(msgspec.Struct, frozen=True, gc=False):
-    """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item.
-
-    `line` is 0 outside a list. `key` is the entry's own: the citation key of BibTeX, the number of a RIS reference.
-    `echo` is a member or a cell that the row repeats. `entry` is the reference, "" if nothing compares it. `found` is
-    the name in the text, if the text was searched for it. `note` is what a reader of the row should know about both.
-    """
-
-    text: str
-    line: int = 0
-    key: str | None = None
-    echo: Scalar = None
-    entry: str = ""
-    found: FoundName | None = None
-    note: str | None = None
-
-
-class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
-    """An item whose text cannot be read: its beginning, its place, and the reason as a sentence and as a token."""
-
-    text: str
-    line: int
-    message: str
-    key: str | None = None
-    echo: Scalar = None
-    reason: str | None = None
-    #: Names that follow from an entry by rule. None of them is known to be registered.
-    derived: tuple[FoundName, ...] = ()
-
-
-Item = ListItem | UnreadableItem
-
-
-class SearchedField(msgspec.Struct, frozen=True, gc=False):
-    """A field that is searched. Names in one that `is_distant`, such as an abstract, are mostly of other works."""
-
-    name: str
-    text: str
-    line: int
-    is_distant: bool = False
-
-
-class SearchedEntry(msgspec.Struct, frozen=True, gc=False):
-    """Fields that are searched for names, and what stands for them if there is none.
-
-    If it `is_field`, it is one field of names that can have several. `note` is what a row of its names says too.
-    """
-
-    fields: tuple[SearchedField, ...]
-    without: Item | None
-    key: str | None = None
-    echo: Scalar = None
-    entry: str = ""
-    is_field: bool = False
-    note: str = ""
-
-
-#: What a reader returns.
-ReadItem = ListItem | UnreadableItem | SearchedEntry
-
-
-def divide(item: ListItem, field: str = "") -> ReadItem:
-    """The item; to be searched if its text can have more than one name."""
-    # A long list has one name in nearly every line.
-    if item.text.count("10.") < 2:
-        return item
-    first = _PREFIX.search(item.text)
-    if first is None or _NEXT_NAME.search(item.text, first.end()) is None:
-        return item
-    return SearchedEntry(
-        (SearchedField(field, item.text, item.line),), item, item.key, item.echo, item.entry, is_field=True
-    )
 
 
 class ListReader(Protocol):
@@ -358,21 +267,6 @@ class LinesReader(LineReader):
         if text.lstrip().startswith("#"):
             return None
         return divide(ListItem(text, line.number, note=None if text.isascii() else note_encoding(text, line)))
-
-
-def write_ris_entry(cited: Sequence[object]) -> str:
-    """A reference in the form of RIS. `cited` has the values of CITED; without a title, the reference is ""."""
-    title, author, year = (" ".join(_read_words(value))[:_MAX_CITED] for value in cited)
-    return f"TY  - GEN\nTI  - {title}\nAU  - {author}\nPY  - {year}" if title else ""
-
-
-def _read_words(value: object, depth: int = 0) -> list[str]:
-    """The words of a string, a number, or a list of authors as CSL JSON has it."""
-    if isinstance(value, dict):
-        value = value.get("family") or value.get("literal") or value.get("name")
-    if isinstance(value, list):
-        return [] if depth else [word for author in value[:50] for word in _read_words(author, 1)]
-    return str(value)[:_MAX_CITED].split() if isinstance(value, (str, int)) else []
 
 
 def open_gunzip(max_ratio: float) -> Gunzip:

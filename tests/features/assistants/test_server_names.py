@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
 
 URL = "http://www.doi.org/hb.html"
 SERVER = "http://proxy.example"
-BOUNDS = ToolBounds(lines=500, line_characters=4096, result_bytes=256 * 1024, calls=8, timeout=30.0)
+BOUNDS = ToolBounds(result_bytes=256 * 1024, calls=8, timeout=30.0)
 
 
 @asynccontextmanager

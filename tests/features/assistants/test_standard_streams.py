@@ -174,23 +174,6 @@ async def test_lines_that_are_not_messages_are_left_out(upstream: FakeUpstream) 
 
 
 @pytest.mark.process
-async def test_what_was_read_is_answered_after_the_end_of_the_input(upstream: FakeUpstream) -> None:
-    upstream.put("10.1000/held", url=URL)
-    upstream.hold("10.1000/held")
-    async with started(*arguments(upstream.url), stdin=PIPE, stdout=PIPE) as process:
-        assert process.stdin is not None
-        lookup = call(2, "resolve", {"name": "10.1000/held"})
-        await send(process, *HANDSHAKE, {"id": 1, "method": "tools/list"}, lookup)
-        process.stdin.close()
-        await upstream.arrived("10.1000/held")
-        upstream.release("10.1000/held")
-        assert process.stdout is not None
-        messages = [json.loads(line) for line in (await asyncio.wait_for(process.stdout.read(), DEADLINE)).splitlines()]
-        assert await process.wait() == 0
-    assert sorted(message["id"] for message in messages if "id" in message) == [0, 1, 2]
-
-
-@pytest.mark.process
 async def test_the_process_ends_when_the_client_leaves_in_the_middle(upstream: FakeUpstream) -> None:
     upstream.hold("10.1000/0")
     async with started(*arguments(upstream.url), stdin=PIPE, stdout=PIPE) as process:

@@ -22,7 +22,7 @@ from tests.web.proxy import OUT_OF_THE_WAY
 pytestmark = pytest.mark.anyio
 
 URL = "http://www.doi.org/hb.html"
-BOUNDS = {"lines": 500, "line_characters": 4096, "result_bytes": 256 * 1024, "calls": 8, "timeout": 30.0}
+BOUNDS = {"result_bytes": 256 * 1024, "calls": 8, "timeout": 30.0}
 
 
 @dataclass
@@ -207,10 +207,8 @@ async def test_more_calls_than_the_limit_are_refused_until_one_ends() -> None:
         ("check_list", {"lines": [1]}, "lines.0: "),
         ("parse", {"texts": ["x"], "more": 1}, "more: "),
         ("resolve", {"name": None}, "name: "),
-        ("check_list", {"lines": ["x"] * 501}, "at most 500.* has 501"),
-        ("parse", {"texts": ["x"] * 10_000}, "at most 500.* has 10000"),
-        ("parse", {"texts": [1] * 10_000}, "at most 500.* has 10000"),
-        ("parse", {"more" * 1_000: 1, "texts": [1]}, "^(more){20}: unknown"),
+        ("check_list", {"lines": ["x"] * 501}, "lines: List should have at most 500 items"),
+        ("parse", {"texts": ["x"] * 10_000}, "texts: List should have at most 500 items"),
     ],
 )
 async def test_wrong_arguments_are_named(desk: Desk, tool: ToolName, arguments: dict[str, Any], message: str) -> None:

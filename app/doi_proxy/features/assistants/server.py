@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import select
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Any, Final, cast, get_args
 
 import msgspec
@@ -16,13 +13,10 @@ from mcp import MCPError, types
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.stdio import stdio_server
-from mcp.shared.memory import create_client_server_memory_streams
-from mcp.shared.message import SessionMessage
 from pydantic import BaseModel
 
 from doi_proxy.errors import FAILURES
 from doi_proxy.features.assistants.tools import (
-    CALL_TIMEOUT,
     CheckArguments,
     CheckedName,
     CheckResult,
@@ -84,7 +78,7 @@ _MODELS: Final[dict[ToolName, tuple[type[BaseModel], type[BaseModel]]]] = {
 def create_server(tools: Tools, version: str) -> Server[Any]:
     """The server of the tools."""
 
-    described = [_describe(name, tools) for name in _DESCRIPTIONS]
+    described = [_describe(name) for name in _DESCRIPTIONS]
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
@@ -151,90 +145,21 @@ async def read_lines(descriptor: int, most: int) -> AsyncGenerator[str]:
             return
 
 
-class OpenRequests:
-    """The requests that were read and have no answer yet. The SDK would drop them at the end of the input."""
-
-    def __init__(self) -> None:
-        self._ids = set[str | int]()
-        self._answered = asyncio.Event()
-
-    def record_read(self, item: SessionMessage | Exception) -> None:
-        """A message was read. A request that the client cancels gets no answer."""
-        message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, types.JSONRPCRequest):
-            self._ids.add(message.id)
-        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._remove((message.params or {}).get("requestId"))
-
-    def record_sent(self, item: SessionMessage | Exception) -> None:
-        """A message was sent."""
-        message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            self._remove(message.id)
-
-    async def wait(self, output: int) -> None:
-        """Wait for the answers, up to CALL_TIMEOUT, while the client reads `output`, a file descriptor."""
-        poll = select.poll()
-        poll.register(output, 0)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CALL_TIMEOUT):
-                while self._ids and not poll.poll(0):
-                    self._answered.clear()
-                    with suppress(TimeoutError):
-                        # Seconds between two checks, at the end of the input, that the client still reads answers.
-                        async with asyncio.timeout(0.25):
-                            await self._answered.wait()
-
-    def _remove(self, number: object) -> None:
-        if isinstance(number, str | int):
-            self._ids.discard(number)
-        self._answered.set()
-
-
 async def serve_standard_streams(server: Server[Any], max_message_bytes: int) -> None:
-    """Serve the client at standard input and output until standard input ends and all requests are answered."""
+    """Serve the client at standard input and output until standard input ends."""
     lines: Any = read_lines(sys.stdin.fileno(), max_message_bytes)
-    requests, output = OpenRequests(), os.dup(sys.stdout.fileno())
-    try:
-        async with (
-            create_client_server_memory_streams() as ((answers, to_server), (read_stream, write_stream)),
-            stdio_server(stdin=lines) as (reader, writer),
-            asyncio.TaskGroup() as tasks,
-        ):
-
-            async def relay_input() -> None:
-                async with to_server:
-                    async for item in reader:
-                        requests.record_read(item)
-                        await to_server.send(item)
-                    await requests.wait(output)
-
-            async def relay_output() -> None:
-                async with writer:
-                    async for item in answers:
-                        if isinstance(item, SessionMessage):
-                            await writer.send(item)
-                        requests.record_sent(item)
-
-            tasks.create_task(relay_input())
-            tasks.create_task(relay_output())
-            await server.run(read_stream, write_stream, server.create_initialization_options())
-    finally:
-        os.close(output)
+    async with stdio_server(stdin=lines) as (reader, writer):
+        await server.run(reader, writer, server.create_initialization_options())
 
 
-def _describe(name: ToolName, tools: Tools) -> types.Tool:
+def _describe(name: ToolName) -> types.Tool:
     title, description = _DESCRIPTIONS[name]
     arguments, result = _MODELS[name]
-    schema = arguments.model_json_schema()
-    for member in schema["properties"].values():
-        if member.get("type") == "array":
-            member["maxItems"] = tools.bounds.lines
     return types.Tool(
         name=name,
         title=title,
         description=description,
-        input_schema=schema,
+        input_schema=arguments.model_json_schema(),
         output_schema=result.model_json_schema(mode="serialization"),
         annotations=types.ToolAnnotations(
             title=title,

@@ -20,7 +20,7 @@ from doi_proxy import errors
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.feature import CommandContext
 from doi_proxy.list_formats.body import ListSource, read_items, require_files
-from doi_proxy.list_formats.lines import NO_DOI, ListItem
+from doi_proxy.list_formats.entries import NO_DOI, ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Negotiation, Origin, Resolution

@@ -27,15 +27,15 @@ from doi_proxy.list_formats.body import (
     LIST_TYPES,
     BodyBuffer,
     BodyFormat,
-    ListCounter,
     ListLimits,
     decompress_body,
     read_body_format,
     read_list_body,
+    require_few,
 )
+from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.extraction import TEXT_TYPES, decode_text, find_names_of, write_position
 from doi_proxy.list_formats.fair_lock import FairLock
-from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
 from doi_proxy.list_formats.writing import JsonLinesWriter, Members
 from doi_proxy.rationing import SharedPlaces
@@ -200,10 +200,11 @@ class RowsAnswer(StreamedAnswer):
                 # A call less for almost every item.
                 yield item if isinstance(item, ListItem) else read_input(item)
             return
-        counter = ListCounter(limits)
-        text = decode_text(decompress_body(body.pieces(), limits, is_gzip=form.is_gzip))
+        names = 0
+        text = decode_text(decompress_body(body.pieces(), is_gzip=form.is_gzip))
         async for found in find_names_of(text, hold_turn):
-            counter.count_item()
+            names += 1
+            require_few(names, limits)
             yield ListItem(found.text, found=found)
 
     def _members(self, row: ListRow) -> Members:

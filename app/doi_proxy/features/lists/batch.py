@@ -38,7 +38,7 @@ from doi_proxy.features.lists.verdict import (
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.list_formats.body import ListSource, read_items
-from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Origin
 from doi_proxy.system.files import STANDARD_INPUT
@@ -507,7 +507,7 @@ class _Batch:
         if self._options.suggests and row.suggestions is None:
             row = await self._suggest(row)
         if self._options.matches:
-            row = await self._match(row, "" if isinstance(item, ListRow) else item.item.entry)
+            row = await self._match(row, "" if isinstance(item, ListRow) else item.item.cited)
         self._parts.count(row.verdict.value)
         return row
 

@@ -42,9 +42,9 @@ from doi_proxy.features.lists.verdict import (
     read_input,
 )
 from doi_proxy.list_formats import writing
-from doi_proxy.list_formats.body import ListParser, ListSource, require_files, stream_items
+from doi_proxy.list_formats.body import ListSource, require_files, stream_items
+from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.formats import TEXT
-from doi_proxy.list_formats.lines import ListItem
 from doi_proxy.system.files import Replacement, open_regular, printable
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import INTERRUPTED, Bar, Stop, progress, shows_progress, stop_on_signals
@@ -128,7 +128,7 @@ async def _read_inputs(
         files.names += len(choice.names)
         yield list(choice.names)
     for source in _sources(choice):
-        parser = ListParser(source)
+        parser = source.open_parser()
         async with aclosing(stream_items(source, stop, parser)) as groups:
             async for items in groups:
                 if items:

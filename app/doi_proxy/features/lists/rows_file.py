@@ -17,7 +17,7 @@ from typing import IO, Any, Final, NamedTuple, Self
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.lists.verdict import ListRow, Verdict
 from doi_proxy.list_formats.body import write_all
-from doi_proxy.list_formats.lines import WITHOUT_DOI
+from doi_proxy.list_formats.entries import WITHOUT_DOI
 from doi_proxy.list_formats.writing import RowWriter, TableWriter, escape_line_ends
 from doi_proxy.system.files import open_output, open_regular
 from doi_proxy.system.options import MAX_SHOWN

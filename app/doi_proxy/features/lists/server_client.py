@@ -17,8 +17,8 @@ from doi_proxy.features.lists.rows_file import NEEDED, ROWS_FORMATS, RowOutput, 
 from doi_proxy.features.lists.verdict import ListRow, read_row
 from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats.body import ListParser
-from doi_proxy.list_formats.json_lists import DOI_COLUMN
-from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.entries import ListItem
+from doi_proxy.list_formats.tables import DOI_COLUMN
 from doi_proxy.proxy_client import TRANSIENT, Exchange, ProxyFailure, ProxyServer
 from doi_proxy.system.options import MAX_SHOWN
 
@@ -141,9 +141,9 @@ def _sent_text(item: str | ListItem, *, is_literal: bool) -> str:
 def _encode(item: str | ListItem, *, is_literal: bool) -> bytes:
     """An item as a line of NDJSON: a name, or with its reference an object."""
     text = _sent_text(item, is_literal=is_literal)
-    if isinstance(item, str) or not item.entry:
+    if isinstance(item, str) or not item.cited:
         return json.dumps(text).encode() + b"\n"
-    return json.dumps({DOI_COLUMN: text} | read_cited(item.entry)).encode() + b"\n"
+    return json.dumps({DOI_COLUMN: text} | read_cited(item.cited)).encode() + b"\n"
 
 
 async def fetch_rows(
@@ -225,8 +225,8 @@ class ListFiles:
     def close(self, path: str, parser: ListParser) -> None:
         """A list was read to its end."""
         self.entries += parser.entries
-        if parser.column:
-            self.columns.append(f"{path}: column {parser.column}")
+        if parser.reader.column:
+            self.columns.append(f"{path}: column {parser.reader.column}")
 
     def take(self) -> str:
         """The list of the next row."""

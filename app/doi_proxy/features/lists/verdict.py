@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal
+
+from cachetools import FIFOCache
 
 from doi_names.errors import InvalidName
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_names.suggestion import Reading, Suggestion, write_reading
 from doi_proxy import errors
+from doi_proxy.list_formats.entries import NO_DOI, Item, ListItem, Scalar
 from doi_proxy.list_formats.extraction import POSITION_FIELDS
-from doi_proxy.list_formats.lines import NO_DOI, Item, ListItem, Scalar
 from doi_proxy.resolver import resolution as claims
 from doi_proxy.resolver.destination import Destination, Kind
 from doi_proxy.resolver.resolution import Origin, Resolution, Tombstone
@@ -25,8 +26,6 @@ from doi_proxy.resolver.target import Target
 _TRACE: Final = re.compile(
     r"doi|(?<![0-9])[1lI|][0oO](?:\.[0-9OoIl]{4}|[,:;]?\s?[0-9OoIl]{4,9}\s?[/\\])", re.IGNORECASE | re.ASCII
 )
-#: Bytes of a judgement without its texts: the slot of the map, the key and the judgement. Measured by tracemalloc.
-ENTRY_BYTES: Final = 400
 Match = Literal["same", "different", "unknown"]
 
 
@@ -88,39 +87,23 @@ class JudgementMemory:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._judgements: OrderedDict[str, Judgement] = OrderedDict()
-        self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._judgements)
-
-    @property
-    def bytes(self) -> int:
-        """The approximate size of the judgements."""
-        return self._bytes
+        # Bytes of a judgement without its texts: the slot of the map, the key and the judgement, by tracemalloc.
+        self.kept: FIFOCache[str, tuple[str, Judgement]] = FIFOCache(
+            max_bytes, getsizeof=lambda kept: 400 + len(kept[0]) + len(kept[1].url or "")
+        )
 
     def find(self, key: str) -> Judgement | None:
         """The judgement on a name."""
-        return self._judgements.get(key)
+        kept = self.kept.get(key)
+        return None if kept is None else kept[1]
 
     def remember(self, key: str, judgement: Judgement, now: float) -> None:
         """Store a judgement, unless the cache will have it for long. `now` is in seconds since the epoch."""
         # Judgements that stay fresh for longer than this, in seconds, are left to the cache. The two verdicts say
         # nothing about the name: a later batch may have a better one.
         is_decided = judgement.verdict not in (Verdict.UNVERIFIED, Verdict.RATE_LIMITED)
-        if is_decided and judgement.fresh_until - now > 3_600.0:
-            return
-        if key in self._judgements:
-            return
-        self._judgements[key] = judgement
-        self._bytes += _size(key, judgement)
-        while self._bytes > self._max_bytes:
-            self._bytes -= _size(*self._judgements.popitem(last=False))
-
-
-def _size(key: str, judgement: Judgement) -> int:
-    return ENTRY_BYTES + len(key) + len(judgement.url or "")
+        if key not in self.kept and not (is_decided and judgement.fresh_until - now > 3_600.0):
+            self.kept[key] = key, judgement
 
 
 @dataclass(frozen=True, slots=True)

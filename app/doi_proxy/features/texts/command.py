@@ -14,7 +14,7 @@ from doi_names.name import NameWarning
 from doi_names.presentation import to_uri, to_url
 from doi_names.suggestion import Reading, write_reading
 from doi_proxy.features.feature import Command, CommandContext, add_format
-from doi_proxy.list_formats.lines import Item, ListItem
+from doi_proxy.list_formats.entries import Item, ListItem
 from doi_proxy.list_formats.writing import to_json_line
 from doi_proxy.system.files import STANDARD_INPUT, printable
 
@@ -35,7 +35,7 @@ def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
     kinds = set[str]()
     for item in _read_texts(namespace.texts):
-        parsed = parse_item(item, own_hosts) if isinstance(item, ListItem) else unreadable(item.text, item.message)
+        parsed = parse_item(item, own_hosts)
         if namespace.format == "json":
             # A byte of an argument that is not UTF-8 is a lone surrogate here, which JSON cannot show.
             shown = replace(parsed, text=parsed.text.encode("utf-8", "replace").decode("utf-8"))
@@ -82,8 +82,10 @@ def _printable(text: str) -> str:
 COMMANDS: Final = (Command("parse", add_parse_arguments, parse_texts),)
 
 
-def parse_item(item: ListItem, own_hosts: frozenset[str]) -> ParsedText:
+def parse_item(item: Item, own_hosts: frozenset[str]) -> ParsedText:
     """What the text of an item is. A name that was found in it is what it is read as."""
+    if not isinstance(item, ListItem):
+        return unreadable(item.text, item.message)
     found = item.found
     parsed = parse(item.text if found is None else to_url(found.name), own_hosts=own_hosts)
     if item.note is not None:
@@ -116,10 +118,6 @@ def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
     }
 
 
-def write_line(parsed: ParsedText, base_url: str | None, item: Item | None = None) -> bytes:
-    """The JSON object about a text, on one line.
-
-    `item` is an entry of a bibliography; its line and its key follow.
-    """
-    members = to_object(parsed, base_url)
-    return to_json_line(members if item is None else members | {"line": item.line, "key": item.key})
+def write_line(parsed: ParsedText, base_url: str | None) -> bytes:
+    """The JSON object about a text, on one line."""
+    return to_json_line(to_object(parsed, base_url))

@@ -33,7 +33,7 @@ from doi_proxy.features.lists.references.result import (
 from doi_proxy.features.lists.verdict import ListRow, Verdict
 from doi_proxy.list_formats.body import BodyBuffer
 from doi_proxy.list_formats.docx import correct_docx
-from doi_proxy.list_formats.lines import ListItem
+from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
 from doi_proxy.web.media_types import DOCX

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import re
 from collections.abc import Mapping, Sequence
@@ -21,11 +20,11 @@ from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.verdict import GOOD, ListRow, Verdict, read_input
 from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats import formats, lines
-from doi_proxy.list_formats.body import read_exported_entries
+from doi_proxy.list_formats.body import cut, read_exported_entries
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, Correction, UnreadableDocument, read_docx
-from doi_proxy.list_formats.extraction import locate_references, read_reference_items
+from doi_proxy.list_formats.entries import MAX_EXCERPT, NO_DOI, ListItem
+from doi_proxy.list_formats.extraction import decode_text, locate_references, read_reference_items
 from doi_proxy.list_formats.fair_lock import HoldTurn
-from doi_proxy.list_formats.lines import NO_DOI, Utf8Stream, open_decoder
 from doi_proxy.resolver.resolution import Tombstone
 from doi_proxy.web.look import SIGNS
 from doi_proxy.web.media_types import TEXT
@@ -325,13 +324,7 @@ async def _read_document(data: bytes, hold_turn: HoldTurn) -> str:
 
 async def _decode(data: bytes) -> str:
     """The text of a file, in many turns of the event loop. Raises UnreadableReferences and TooManyReferences."""
-    utf8, decoder = Utf8Stream(), open_decoder()
-    pieces: list[str] = []
-    # Characters of a text that are read in one turn of the event loop.
-    for start in range(0, len(data), 32_768):
-        pieces.append(decoder.decode(utf8.feed(data[start : start + 32_768])))
-        await asyncio.sleep(0)
-    pieces.append(decoder.decode(utf8.end(), final=True))
+    pieces = [piece async for piece in decode_text(cut(data))]
     text = "".join(pieces).replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         raise UnreadableReferences("encoding")
@@ -351,9 +344,9 @@ async def _read_entries(text: str, form: formats.ListFormat, hold_turn: HoldTurn
         if place != (item.key or item.line):
             entries, place = entries + 1, item.key or item.line
         inputs.append(read_input(item))
-        cited = read_cited(item.entry) if isinstance(item, lines.ListItem) and item.entry else {}
+        cited = read_cited(item.cited) if isinstance(item, ListItem) and item.cited else {}
         title = str(cited.get("title") or "").replace("{", "").replace("}", "")
-        titles.append(title[: lines.MAX_EXCERPT])
+        titles.append(title[:MAX_EXCERPT])
     # The first record of a table decides. A first record that is longer is not named.
     reader = form.open(lines.MAX_LINE_BYTES, None, None)
     reader.feed(text[: formats.HEAD_CHARACTERS].encode("utf-8", "replace"))

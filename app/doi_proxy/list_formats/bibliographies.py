@@ -1,18 +1,19 @@
-"""Reads the names of BibTeX files (Patashnik, "BibTeXing", 1988). An entry without a name is an item too."""
+"""Reads the names of bibliographies: BibTeX files (Patashnik, "BibTeXing", 1988), and those whose lines have tags.
+
+An entry without a name is an item too.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import msgspec
 
-from doi_names.derived import derive
-from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.list_formats import lines
+from doi_proxy.list_formats import entries, lines
 
 #: Limit of the part of an entry that is read at a time, in characters. A longer entry is read in several parts.
 MAX_PART_CHARACTERS: Final = 16_384
@@ -56,19 +57,13 @@ class BibtexReader(lines.LineReader):
         self._part: list[str] = []
         self._first = 0
         self._size = 0
-        self._is_entry = self._has_doi = self._is_utf8 = False
-        self._key: str | None = None
+        self._is_entry = self._is_utf8 = False
+        self._entry, self._line = entries.OpenEntry(), 0
         #: The abbreviations that `@string` defines, in lower case.
         self._strings: dict[str, str] = {}
-        #: The first line of the entry, and its number. What stands for it without a title.
-        self._head, self._line = "", 0
-        self._title = self._entry = ""
-        #: The fields of an entry, which are searched if it has no field for its name.
-        self._fields: list[lines.SearchedField] = []
-        self._room = 0
 
-    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
-        items: list[lines.ReadItem] = []
+    def _read(self, read: list[lines.Line]) -> list[entries.ReadItem]:
+        items: list[entries.ReadItem] = []
         for line in read:
             text, is_utf8 = lines.decode_bytes(line.data)
             if text.lstrip().startswith("@"):
@@ -85,40 +80,36 @@ class BibtexReader(lines.LineReader):
 
     def _begin(self, text: str, line: int) -> None:
         """Begin the entry of a line."""
-        self._is_entry = not _NOT_AN_ENTRY.match(text)
-        self._is_utf8, self._has_doi = True, False
-        # Characters of an entry without a DOI field that are kept for the search.
-        self._fields, self._room, self._title = [], 16_384, ""
+        self._is_entry, self._is_utf8 = not _NOT_AN_ENTRY.match(text), True
         head = _ENTRY.match(text) if self._is_entry else None
-        self._key = (head[1] or None) if head else None
-        self._head, self._line = (text.strip() if head else ""), line
+        self._line = line
+        self._entry = entries.OpenEntry(line, text.strip(), head[1] or None) if head else entries.OpenEntry()
         abbreviation = _STRING.match(text)
         # Abbreviations of a file that are kept, and the characters of each.
         if abbreviation and len(self._strings) < 2_000:
             value, _ = _read_value(text, abbreviation.end(), _Ends(text), self._strings)
             self._strings[abbreviation[1].lower()] = value[:256]
 
-    def _read_part(self) -> list[lines.ReadItem]:
+    def _read_part(self) -> list[entries.ReadItem]:
         """The names in the `doi` fields of a part. Its other fields are kept until the end of the entry."""
         if not self._part:
             return []
-        part, line = "\n".join(self._part), self._first
+        part, line, entry = "\n".join(self._part), self._first, self._entry
         self._part, self._first, self._size = [], 0, 0
-        entry = self._entry = self._entry or (part[: lines.MAX_ENTRY_CHARACTERS] if self.keeps_entries else "")
-        names: list[lines.ReadItem] = []
+        if self.keeps_entries:
+            entry.cited = entry.cited or part[: entries.MAX_ENTRY_CHARACTERS]
+        names: list[entries.ReadItem] = []
         counted = 0
         for at, value in islice(_find_names(part, self._strings), MAX_FIELDS):
             line += part.count("\n", counted, at)
             counted = at
-            names.append(lines.divide(lines.ListItem(value, line, self._key, None, entry, note=self._note(value))))
-        self._has_doi = self._has_doi or bool(names)
-        if not self._has_doi:
+            is_plain = self._is_utf8 or value.isascii()
+            note = None if is_plain else f"The entry at line {self._line} is not UTF-8; it was read as Windows-1252."
+            names.append(entries.divide(entries.ListItem(value, line, entry.key, None, entry.cited, note=note)))
+        entry.has_name = entry.has_name or bool(names)
+        if not entry.has_name:
             self._keep_fields(part, line)
         return names
-
-    def _note(self, value: str) -> str | None:
-        is_plain = self._is_utf8 or value.isascii()
-        return None if is_plain else f"The entry at line {self._line} is not UTF-8; it was read as Windows-1252."
 
     def _keep_fields(self, part: str, line: int) -> None:
         marks = list(islice(_ANY_FIELD.finditer(part), MAX_FIELDS))
@@ -130,25 +121,15 @@ class BibtexReader(lines.LineReader):
             value = _read_tex(part[mark.end() : end].strip().rstrip(",} \t\n")).strip().strip('"')
             line += part.count("\n", counted, mark.start(1))
             counted = mark.start(1)
-            if name == "title" and not self._title:
-                self._title = value
-            text = (prefix + value if name == "eprint" else value)[: self._room]
-            self._room -= len(text)
-            if text:
-                # Fields whose names are mostly those of other works.
-                distant = {"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"}
-                self._fields.append(lines.SearchedField(name, text, line, name in distant))
+            if name == "title":
+                self._entry.title = self._entry.title or value
+            # Fields whose names are mostly those of other works.
+            distant = {"abstract", "annote", "annotation", "related", "crossref", "keywords", "cites"}
+            self._entry.add(name, prefix + value if name == "eprint" else value, line, is_distant=name in distant)
 
-    def _finish(self) -> list[lines.ReadItem]:
-        names = self._read_part()
-        if not self._has_doi and self._head:
-            shown = self._title or self._head
-            without = lines.UnreadableItem(
-                shown[: lines.MAX_EXCERPT], self._line, lines.WITHOUT_DOI, self._key, None, lines.NO_DOI
-            )
-            fields = tuple(sorted(self._fields, key=lambda field: field.is_distant))
-            names.append(lines.SearchedEntry(fields, without, self._key, None, self._entry))
-        self._head, self._entry, self._fields = "", "", []
+    def _finish(self) -> list[entries.ReadItem]:
+        names = self._read_part() + self._entry.close()
+        self._entry = entries.OpenEntry()
         return names
 
 
@@ -248,87 +229,6 @@ def _read_tex(text: str) -> str:
     return text.replace("{", "").replace("}", "")
 
 
-#: Characters of an entry that are searched: all but those of the longest abstracts.
-MAX_SEARCHED_CHARACTERS: Final = 16_384
-#: Names of one entry that become rows.
-MAX_NAMES: Final = 100
-_LAST_NAME: Final = f"Of one entry, at most {MAX_NAMES} names are read."
-
-
-def expand(items: Iterable[lines.ReadItem]) -> Iterator[list[lines.Item]]:
-    """The items, with those inside entries. A caller in an event loop gives way to other work after each group."""
-    group: list[lines.Item] = []
-    for item in items:
-        if isinstance(item, lines.SearchedEntry):
-            yield group
-            group = []
-            yield from _search_field(item) if item.is_field else _search(item)
-        else:
-            group.append(item)
-    yield group
-
-
-def _search_field(entry: lines.SearchedEntry) -> Iterator[list[lines.Item]]:
-    """The names of a field, if there are several; otherwise the field as it stands."""
-    items: list[lines.Item] = []
-    field = entry.fields[0]
-    for names in _find(field.text[:MAX_SEARCHED_CHARACTERS]):
-        items += [_item(entry, field, name) for name in names if name.confidence != "doubtful"]
-        yield []
-    distinct = {item.found.name.key for item in items if isinstance(item, lines.ListItem) and item.found is not None}
-    if len(items) > MAX_NAMES:
-        items[MAX_NAMES - 1 :] = [msgspec.structs.replace(items[MAX_NAMES - 1], note=_LAST_NAME)]
-    yield items if len(distinct) > 1 else [entry.without] if entry.without is not None else []
-
-
-def _search(entry: lines.SearchedEntry) -> Iterator[list[lines.Item]]:
-    """Each name in the fields of an entry once; what stands for the entry, if there is none."""
-    seen: set[str] = set()
-    room = MAX_SEARCHED_CHARACTERS
-    for field in entry.fields:
-        if field.is_distant and seen:
-            break
-        text, room = field.text[:room], max(0, room - len(field.text))
-        for names in _find(text):
-            group: list[lines.Item] = []
-            for name in names:
-                if name.confidence == "doubtful" or name.name.key in seen or len(seen) >= MAX_NAMES:
-                    continue
-                seen.add(name.name.key)
-                where = f"Found in the field “{field.name}”.{entry.note}"
-                is_sure = name.confidence in ("literal", "sure")
-                # The rule of a name that stands in a field for something else.
-                known = replace(name, confidence="likely", rule=name.rule or "other-field") if is_sure else name
-                group.append(_item(entry, field, known, where if len(seen) < MAX_NAMES else f"{where} {_LAST_NAME}"))
-            yield group
-    if not seen and entry.without is not None:
-        yield [_derive(entry, entry.without)]
-
-
-def _derive(entry: lines.SearchedEntry, without: lines.Item) -> lines.Item:
-    """What stands for an entry, with the names that follow from its own identifiers by rule."""
-    if not isinstance(without, lines.UnreadableItem):
-        return without
-    text = "\n".join(field.text for field in entry.fields if not field.is_distant)
-    # Characters of an entry in which other identifiers are searched.
-    return msgspec.structs.replace(without, derived=derive(text[:2_048]))
-
-
-def _find(text: str) -> Iterator[list[FoundName]]:
-    finder = NameFinder()
-    for start in range(0, len(text), BLOCK_CHARACTERS):
-        yield finder.feed(text[start : start + BLOCK_CHARACTERS])
-    yield from finder.end()
-
-
-def _item(
-    entry: lines.SearchedEntry, field: lines.SearchedField, name: FoundName, note: str | None = None
-) -> lines.ListItem:
-    if isinstance(entry.without, lines.ListItem):
-        note = entry.without.note
-    return lines.ListItem(name.text, field.line, entry.key, entry.echo, entry.entry, name, note)
-
-
 @dataclass(frozen=True, slots=True)
 class TagFormat:
     """How a format writes a field, and what its tags mean. `field` has the groups of the tag and of the value."""
@@ -383,26 +283,6 @@ WEB_OF_SCIENCE: Final = TagFormat(
 )
 
 
-class _Reference:
-    """The reference that is being read."""
-
-    def __init__(self, number: int, line: int, first: str) -> None:
-        self.key = str(number) if number else None
-        self.line = line
-        #: What stands for the reference: its title, else its first line. "" before the first reference.
-        self.shown = first
-        self.names: list[lines.ListItem] = []
-        self.fields: list[lines.SearchedField] = []
-        self.room = 16_384
-        self.cited = ""
-        self.has_name = False
-
-    @property
-    def entry(self) -> str:
-        """The reference in the form of RIS."""
-        return f"TY  - \n{self.cited}"
-
-
 class TaggedReader(lines.LineReader):
     """Reads the fields for names of each reference. One without is searched. A line that is too long is cut."""
 
@@ -412,89 +292,60 @@ class TaggedReader(lines.LineReader):
         super().__init__(max_line_bytes, column, echo)
         self._tags = tags
         self._number = 0
-        self._reference = _Reference(0, 0, "")
+        self._entry = entries.OpenEntry()
+        #: The names of the reference.
+        self._names: list[entries.ListItem] = []
 
-    def _read(self, read: list[lines.Line]) -> list[lines.ReadItem]:
-        items: list[lines.ReadItem] = []
+    def _read(self, read: list[lines.Line]) -> list[entries.ReadItem]:
+        items: list[entries.ReadItem] = []
         for line in read:
             text = lines.decode_bytes(line.data)[0]
             found = self._tags.field.match(text)
             if found is None:
-                self._continue(text)
+                if more := text.strip():
+                    self._entry.continue_field(more)
                 continue
             tag, value = found[1], (found[2] or "").strip()
             if tag in self._tags.starts:
                 items += self._finish()
                 self._number += 1
-                self._reference = _Reference(self._number, line.number, text.strip())
+                cited = "TY  - \n" if self.keeps_entries else ""
+                self._entry = entries.OpenEntry(line.number, text.strip(), str(self._number), cited)
             elif tag in self._tags.ends:
                 items += self._finish()
                 continue
             items += self._take(tag, value, line)
         return items
 
-    def _take(self, tag: str, value: str, line: lines.Line) -> list[lines.ReadItem]:
+    def _take(self, tag: str, value: str, line: lines.Line) -> list[entries.ReadItem]:
         """Read a field. Returns the names that wait no longer."""
-        tags, reference = self._tags, self._reference
+        tags, entry = self._tags, self._entry
         if tag == tags.key and value:
-            reference.key = value[: lines.MAX_EXCERPT]
+            entry.key = value[: entries.MAX_EXCERPT]
         kind = tags.cited.get(tag)
         if kind is not None and value:
-            if kind == "TI" and reference.shown:
-                reference.shown = value
-            if self.keeps_entries and len(reference.cited) < lines.MAX_ENTRY_CHARACTERS:
-                reference.cited += f"{kind}  - {value[: lines.MAX_ENTRY_CHARACTERS]}\n"
-        if tag in tags.names and value and tags.mark in value:
-            return self._add_name(value.removesuffix(tags.mark).rstrip() if tags.key else value, line)
-        if not reference.has_name and reference.room > 0:
-            text = value[: reference.room]
-            reference.room -= len(text)
-            reference.fields.append(lines.SearchedField(tag, text, line.number, tag in tags.distant))
-        return []
-
-    def _add_name(self, value: str, line: lines.Line) -> list[lines.ReadItem]:
-        reference = self._reference
-        reference.has_name = True
-        reference.fields = []
+            if kind == "TI":
+                entry.title = value
+            if self.keeps_entries and len(entry.cited) < entries.MAX_ENTRY_CHARACTERS:
+                entry.cited += f"{kind}  - {value[: entries.MAX_ENTRY_CHARACTERS]}\n"
+        if tag not in tags.names or not value or tags.mark not in value:
+            entry.add(tag, value, line.number, is_distant=tag in tags.distant)
+            return []
+        entry.has_name = True
+        name = value.removesuffix(tags.mark).rstrip() if tags.key else value
         # MEDLINE has the same name in two fields.
-        if self._tags is not MEDLINE or all(item.text.casefold() != value.casefold() for item in reference.names):
-            reference.names.append(
-                lines.ListItem(value, line.number, reference.key, note=lines.note_encoding(value, line))
-            )
+        if tags is not MEDLINE or all(item.text.casefold() != name.casefold() for item in self._names):
+            self._names.append(entries.ListItem(name, line.number, entry.key, note=lines.note_encoding(name, line)))
         # Names of one reference that wait for its end, and characters of its other fields that do.
-        return self._release() if len(reference.names) >= 100 else []
+        return self._release() if len(self._names) >= 100 else []
 
-    def _continue(self, text: str) -> None:
-        """A line without a tag goes on with the field before it."""
-        reference = self._reference
-        if reference.fields and reference.room > 0 and text.strip():
-            last, more = reference.fields[-1], text.strip()[: reference.room]
-            reference.room -= len(more) + 1
-            reference.fields[-1] = msgspec.structs.replace(last, text=f"{last.text}\n{more}")
-
-    def _finish(self) -> list[lines.ReadItem]:
+    def _finish(self) -> list[entries.ReadItem]:
         """The names of the reference, or the reference to be searched."""
-        reference = self._reference
-        items = self._release()
-        if not reference.has_name and (reference.fields or reference.shown):
-            without = lines.UnreadableItem(
-                reference.shown[: lines.MAX_EXCERPT],
-                reference.line,
-                lines.WITHOUT_DOI,
-                reference.key,
-                None,
-                lines.NO_DOI,
-            )
-            fields = tuple(sorted(reference.fields, key=lambda field: field.is_distant))
-            entry = reference.entry if self.keeps_entries else ""
-            items.append(lines.SearchedEntry(fields, without if reference.shown else None, reference.key, None, entry))
-        self._reference = _Reference(0, 0, "")
+        items = self._release() + self._entry.close()
+        self._entry = entries.OpenEntry()
         return items
 
-    def _release(self) -> list[lines.ReadItem]:
+    def _release(self) -> list[entries.ReadItem]:
         """The names, with what is known of their reference if it is kept."""
-        reference = self._reference
-        names, reference.names = reference.names, []
-        if self.keeps_entries:
-            names = [msgspec.structs.replace(name, entry=reference.entry) for name in names]
-        return [lines.divide(name) for name in names]
+        names, self._names = self._names, []
+        return [entries.divide(msgspec.structs.replace(name, cited=self._entry.cited)) for name in names]

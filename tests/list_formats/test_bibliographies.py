@@ -1,13 +1,12 @@
-"""Names in BibTeX files: long entries, values that are not closed, and work that is linear in the file."""
+"""Names in BibTeX files and files with tags: long entries, values that are not closed, and work that is linear."""
 
 from __future__ import annotations
 
 import time
 
 from doi_names.presentation import read_typed
-from doi_proxy.list_formats.bibtex import (
+from doi_proxy.list_formats.bibliographies import (
     ENDNOTE,
-    MAX_NAMES,
     MAX_PART_CHARACTERS,
     MEDLINE,
     RIS,
@@ -15,9 +14,8 @@ from doi_proxy.list_formats.bibtex import (
     BibtexReader,
     TagFormat,
     TaggedReader,
-    expand,
 )
-from doi_proxy.list_formats.lines import Item, ListItem, UnreadableItem
+from doi_proxy.list_formats.entries import MAX_NAMES, Item, ListItem, UnreadableItem, expand
 from tests.table import table
 
 LIMIT = 65_536

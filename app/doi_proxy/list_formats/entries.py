@@ -1,0 +1,229 @@
+"""The items of a list: an entry of it becomes one item or more.
+
+A reader yields entries. Those without a field for their name are searched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from doi_names.derived import derive
+from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
+
+#: Characters of an unreadable item in its row.
+MAX_EXCERPT: Final = 200
+#: What a row can repeat of its item.
+Scalar = str | int | float | bool | None
+#: The columns or members that say what a reference is about, and the characters that are read of each.
+CITED: Final = ("title", "author", "year")
+_MAX_CITED: Final = 1_024
+#: The beginning of a name, and that of a second one after a separator or a label.
+_PREFIX: Final = re.compile(r"10\.[0-9]{4,9}/", re.ASCII)
+_NEXT_NAME: Final = re.compile(r"(?:[\s,;|<>\"']|doi\.org/|doi:)\s{0,8}10\.[0-9]{4,9}/", re.ASCII | re.IGNORECASE)
+#: The reason of an item without anything that looks like a DOI.
+NO_DOI: Final = "no-doi"
+WITHOUT_DOI: Final = "This entry has no DOI."
+#: Characters of an entry that its items keep.
+MAX_ENTRY_CHARACTERS: Final = 4_096
+
+
+class ListItem(msgspec.Struct, frozen=True, gc=False):
+    """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item.
+
+    `line` is 0 outside a list. `key` is the entry's own: the citation key of BibTeX, the number of a RIS reference.
+    `echo` is a member or a cell that the row repeats. `cited` is the reference, "" if nothing compares it. `found` is
+    the name in the text, if the text was searched for it. `note` is what a reader of the row should know about both.
+    """
+
+    text: str
+    line: int = 0
+    key: str | None = None
+    echo: Scalar = None
+    cited: str = ""
+    found: FoundName | None = None
+    note: str | None = None
+
+
+class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
+    """An item whose text cannot be read: its beginning, its place, and the reason as a sentence and as a token."""
+
+    text: str
+    line: int
+    message: str
+    key: str | None = None
+    echo: Scalar = None
+    reason: str | None = None
+    #: Names that follow from an entry by rule. None of them is known to be registered.
+    derived: tuple[FoundName, ...] = ()
+
+
+Item = ListItem | UnreadableItem
+
+
+class EntryField(msgspec.Struct, frozen=True, gc=False):
+    """A field that is searched. Names in one that `is_distant`, such as an abstract, are mostly of other works."""
+
+    name: str
+    text: str
+    line: int
+    is_distant: bool = False
+
+
+class ListEntry(msgspec.Struct, frozen=True, gc=False):
+    """An entry without a field for its name: what stands for it, and the fields that are searched.
+
+    Without a name in them, it is an unreadable item with its `title`, or nothing if that is None. `cited` is as in
+    ListItem. `note` is what a row of its names says too.
+    """
+
+    line: int
+    fields: tuple[EntryField, ...]
+    title: str | None
+    key: str | None = None
+    echo: Scalar = None
+    cited: str = ""
+    note: str = ""
+
+
+class Several(msgspec.Struct, frozen=True, gc=False):
+    """An item whose text seems to have more than one name."""
+
+    item: ListItem
+
+
+#: What a reader returns.
+ReadItem = ListItem | UnreadableItem | ListEntry | Several
+
+
+def divide(item: ListItem) -> ReadItem:
+    """The item; to be searched if its text can have more than one name."""
+    # A long list has one name in nearly every line.
+    if item.text.count("10.") < 2:
+        return item
+    first = _PREFIX.search(item.text)
+    return item if first is None or _NEXT_NAME.search(item.text, first.end()) is None else Several(item)
+
+
+class OpenEntry:
+    """An entry that is being read. `head` is its first line, None if it is not an entry."""
+
+    def __init__(self, line: int = 0, head: str | None = None, key: str | None = None, cited: str = "") -> None:
+        self.key = key
+        self.cited = cited
+        self.title = ""
+        #: Whether it has a field for its name. Without, its other fields are searched.
+        self.has_name = False
+        self._line = line
+        self._head = head
+        self._fields: list[EntryField] = []
+        # Characters that are kept for the search.
+        self._room = 16_384
+
+    def add(self, name: str, text: str, line: int, *, is_distant: bool) -> None:
+        """Keep a field for the search."""
+        if not self.has_name and self._room > 0:
+            self._fields.append(EntryField(name, text[: self._room], line, is_distant))
+            self._room -= len(text)
+
+    def continue_field(self, text: str) -> None:
+        """Keep a line that goes on with the last field."""
+        if not self.has_name and self._fields and self._room > 0:
+            last = self._fields[-1]
+            self._fields[-1] = msgspec.structs.replace(last, text=f"{last.text}\n{text[: self._room]}")
+            self._room -= len(text) + 1
+
+    def close(self) -> list[ReadItem]:
+        """The entry, if it is to be searched."""
+        if self.has_name or (self._head is None and not self._fields):
+            return []
+        title = None if self._head is None else self.title or self._head
+        return [ListEntry(self._line, tuple(self._fields), title, self.key, None, self.cited)]
+
+
+def write_ris_entry(cited: Sequence[object]) -> str:
+    """A reference in the form of RIS. `cited` has the values of CITED; without a title, the reference is ""."""
+    title, author, year = (" ".join(_read_words(value))[:_MAX_CITED] for value in cited)
+    return f"TY  - GEN\nTI  - {title}\nAU  - {author}\nPY  - {year}" if title else ""
+
+
+def _read_words(value: object, depth: int = 0) -> list[str]:
+    """The words of a string, a number, or a list of authors as CSL JSON has it."""
+    if isinstance(value, dict):
+        value = value.get("family") or value.get("literal") or value.get("name")
+    if isinstance(value, list):
+        return [] if depth else [word for author in value[:50] for word in _read_words(author, 1)]
+    return str(value)[:_MAX_CITED].split() if isinstance(value, (str, int)) else []
+
+
+#: Characters of an entry that are searched: all but those of the longest abstracts.
+MAX_SEARCHED_CHARACTERS: Final = 16_384
+#: Names of one entry that become rows.
+MAX_NAMES: Final = 100
+_LAST_NAME: Final = f"Of one entry, at most {MAX_NAMES} names are read."
+
+
+def expand(items: Iterable[ReadItem]) -> Iterator[list[Item]]:
+    """The items, with those inside entries. A caller in an event loop gives way to other work after each group."""
+    group: list[Item] = []
+    for item in items:
+        if isinstance(item, ListEntry | Several):
+            yield group
+            group = []
+            yield from _search(item) if isinstance(item, ListEntry) else _divide(item.item)
+        else:
+            group.append(item)
+    yield group
+
+
+def _divide(item: ListItem) -> Iterator[list[Item]]:
+    """The names in the text of an item, if there are several; otherwise the item as it stands."""
+    items: list[Item] = []
+    keys = set[str]()
+    for names in _find(item.text[:MAX_SEARCHED_CHARACTERS]):
+        sure = [name for name in names if name.confidence != "doubtful"]
+        items += [msgspec.structs.replace(item, text=name.text, found=name) for name in sure]
+        keys.update(name.name.key for name in sure)
+        yield []
+    if len(items) > MAX_NAMES:
+        items[MAX_NAMES - 1 :] = [msgspec.structs.replace(items[MAX_NAMES - 1], note=_LAST_NAME)]
+    yield items if len(keys) > 1 else [item]
+
+
+def _search(entry: ListEntry) -> Iterator[list[Item]]:
+    """Each name in the fields of an entry once; what stands for the entry, if there is none."""
+    seen: set[str] = set()
+    room = MAX_SEARCHED_CHARACTERS
+    for field in sorted(entry.fields, key=lambda field: field.is_distant):
+        if field.is_distant and seen:
+            break
+        text, room = field.text[:room], max(0, room - len(field.text))
+        for names in _find(text):
+            group: list[Item] = []
+            for name in names:
+                if name.confidence == "doubtful" or name.name.key in seen or len(seen) >= MAX_NAMES:
+                    continue
+                seen.add(name.name.key)
+                note = f"Found in the field “{field.name}”.{entry.note}"
+                note = note if len(seen) < MAX_NAMES else f"{note} {_LAST_NAME}"
+                is_sure = name.confidence in ("literal", "sure")
+                # The rule of a name that stands in a field for something else.
+                known = replace(name, confidence="likely", rule=name.rule or "other-field") if is_sure else name
+                group.append(ListItem(name.text, field.line, entry.key, entry.echo, entry.cited, known, note))
+            yield group
+    if not seen and entry.title is not None:
+        near = "\n".join(field.text for field in entry.fields if not field.is_distant)
+        # Characters of an entry in which other identifiers are searched.
+        derived, shown = derive(near[:2_048]), entry.title[:MAX_EXCERPT]
+        yield [UnreadableItem(shown, entry.line, WITHOUT_DOI, entry.key, entry.echo, NO_DOI, derived)]
+
+
+def _find(text: str) -> Iterator[list[FoundName]]:
+    finder = NameFinder()
+    for start in range(0, len(text), BLOCK_CHARACTERS):
+        yield finder.feed(text[start : start + BLOCK_CHARACTERS])
+    yield from finder.end()
