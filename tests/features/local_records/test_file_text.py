@@ -223,6 +223,15 @@ def test_a_hostile_text_is_a_problem(text: str) -> None:
     assert all(isinstance(item, FileProblem) and len(item.message) < 500 for item in found)
 
 
+def test_a_line_of_an_import_is_a_record() -> None:
+    lines = ['{"doi":"10.1/a","values":[]}', '{"doi":"10.1/b","values":1}', '{"doi":"10.1/c","own":1}', '{"doi":"x"']
+    toml = '# own\n[[record]]\ndoi = "10.1/d"\nalias = "10.1/e"'
+    first, *wrong, last = read_records("# kept\n" + "\n".join([*lines, toml]), "a.ndjson")
+    assert isinstance(first, LocalRecord) and (first.subject, first.line) == ("10.1/a", 2)
+    assert isinstance(last, LocalRecord) and (last.subject, last.line) == ("10.1/d", 7)
+    assert [str(problem).partition(": ")[0] for problem in wrong] == [f"a.ndjson:{line}:1" for line in (3, 4, 5)]
+
+
 def test_dots_in_strings_and_comments_are_not_keys() -> None:
     dots = "." * 100
     text = f"doi = '10.1/{dots}' # {dots}\ntarget = \"http://e.org/\\\"{dots}\"\nnote = '''\n{dots}'''"

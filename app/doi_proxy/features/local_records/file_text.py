@@ -2,6 +2,9 @@
 
 A line that begins with `[[record]]` begins a record, even within a string of several lines. Each record is read alone.
 So a problem has a line and a column, and one bad record does not hide the next problem.
+
+A line that begins with `{"doi":` is a record of an import: `{"doi":"10.1000/1","values":[…]}`. The copy of the last
+good text has lines of both kinds.
 """
 
 from __future__ import annotations
@@ -53,14 +56,34 @@ _TOMBSTONE: Final = '{ reason = "Withdrawn.", date = 2026-03-01 }'
 _UPSTREAM: Final = re.compile(rf"(?={_HOST.pattern})https?://[^?#\s]+")
 _STRING: Final = re.compile(".*", re.DOTALL)
 
+#: How the line of a record begins that an import wrote.
+IMPORT_START: Final = '{"doi":'
+_IMPORTED: Final = re.compile(rf"^({re.escape(IMPORT_START)}.*\n?)", re.MULTILINE)
+
+
+class _Imported(msgspec.Struct, forbid_unknown_fields=True):
+    """A record of a handle server, which an import wrote."""
+
+    doi: str
+    values: msgspec.Raw
+
+
+_imported: Final = msgspec.json.Decoder(_Imported)
+
 
 def read_records(text: str, file: str) -> Iterator[records.LocalRecord | FileProblem]:
     """The records of a file in their order, and a problem for each record that cannot be used."""
-    for block in split_tables(text, file, "record"):
-        if block.name:
-            yield read_block(block, _read_record)
-        elif problem := read_block(block, _require_nothing):
-            yield problem
+    for table in split_tables(text, file, "record"):
+        line = table.line
+        for piece in _IMPORTED.split(table.text):
+            block = Block(table.name if line == table.line else "", piece, file, line)
+            line += piece.count("\n")
+            if piece.startswith(IMPORT_START):
+                yield read_block(block, _read_imported)
+            elif block.name:
+                yield read_block(block, _read_record)
+            elif problem := read_block(block, _require_nothing):
+                yield problem
 
 
 def _require_nothing(block: Block) -> None:
@@ -102,6 +125,16 @@ def _read_record(block: Block) -> records.LocalRecord:
     return records.LocalRecord(
         subject, is_prefix, _ACTIONS[action](table), _read_until(table), block.file, block.line, allows_detour
     )
+
+
+def _read_imported(block: Block) -> records.LocalRecord:
+    try:
+        found = _imported.decode(block.text)
+    except (ValueError, RecursionError) as error:
+        raise WrongTable(f"the line is not a record of an import: {str(error)[:200]}") from error
+    subject = _read_name({"doi": found.doi}, "doi").text
+    answer = _read_json_values(bytes(found.values))
+    return records.LocalRecord(subject, False, answer, math.inf, block.file, block.line)
 
 
 def _name_of_action(table: Mapping[str, Any]) -> str:
@@ -215,25 +248,34 @@ def _read_alias(table: Mapping[str, Any]) -> records.LocalAnswer:
 def _read_values(table: Mapping[str, Any]) -> records.LocalAnswer:
     """The values as TOML tables, or as the text of the JSON array that the REST API has in `values`."""
     given = table["values"]
+    if isinstance(given, str):
+        return _read_json_values(given.encode())
+    if given == []:
+        raise WrongTable("values is empty; use tombstone for a name that is gone", "values")
     try:
-        encoded = given.encode() if isinstance(given, str) else msgspec.json.encode(given)
+        encoded = msgspec.json.encode(given)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WrongTable(f"values is not JSON: {error}", "values") from error
+    return _read_json_values(encoded, are_own=True)
+
+
+def _read_json_values(encoded: bytes, *, are_own: bool = False) -> records.LocalAnswer:
+    """The values as JSON. With `are_own`, an operator wrote them, and each member can be read."""
+    try:
         values = msgspec.json.format(encoded, indent=-1)
         record = read_values(values)
     except UnusableAnswer as error:
         raise WrongTable(
             f"values is not a handle record of the REST API: {error.detail or error.message}", "values"
         ) from error
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise WrongTable(f"values is not JSON: {error}", "values") from error
     unread = next((f"{name} of the value {value.index}" for value in record.values for name in value.unread), None)
-    if unread is not None and not isinstance(given, str):
+    if unread is not None and are_own:
         raise WrongTable(f"values: {unread} cannot be read", "values")
-    if not record.values:
-        # A name whose values are all private exists (RFC 3651, section 3.1). As JSON text, "[]" says so on purpose.
-        if isinstance(given, str):
-            return records.LocalAnswer(Answer(ResponseCode.VALUES_NOT_FOUND))
-        raise WrongTable("values is empty; use tombstone for a name that is gone", "values")
-    return records.LocalAnswer(Answer(ResponseCode.SUCCESS, values))
+    # A name whose values are all private exists (RFC 3651, section 3.1). As JSON text, "[]" says so on purpose.
+    code = ResponseCode.SUCCESS if record.values else ResponseCode.VALUES_NOT_FOUND
+    return records.LocalAnswer(Answer(code, values))
 
 
 def _read_route(table: Mapping[str, Any]) -> records.Route:

@@ -40,4 +40,4 @@ def record_files(
             problems = [*find_conflicts(records), *find_expired(records, clock())]
         return LocalRecords(records), problems
 
-    return FileKind("local_records", "local-records.toml", parse, most_bytes, _ADVICE, takes_folders=True)
+    return FileKind("local_records", "local-records.toml", parse, most_bytes, _ADVICE, (".toml", ".ndjson"))
