@@ -34,7 +34,7 @@ from doi_proxy.features.registry.import_parts import (
     list_source_files,
 )
 from doi_proxy.features.registry.import_parts import TAR_BLOCK_BYTES as BLOCK_BYTES
-from doi_proxy.features.registry.import_worker import PartReport, WorkerOptions, read_part
+from doi_proxy.features.registry.import_worker import PartReport, ReadingOptions, read_part
 from doi_proxy.features.registry.json_values import RegistryFormat, detect_format
 from doi_proxy.system.files import GzipLimits
 from tests.features.registry.samples import (
@@ -278,9 +278,9 @@ NAMES = [("10.5555/a", "https://example.org/a"), ("10.5555/b", "https://example.
 KEYS = ["10.5555/A", "10.5555/B"]
 
 
-def options(form: RegistryFormat | None = None, *, since: int = 0) -> WorkerOptions:
+def options(form: RegistryFormat | None = None, *, since: int = 0) -> ReadingOptions:
     """The options of a process that reads."""
-    return WorkerOptions(Path(), 1, 0, form, since, NOW, 1_000)
+    return ReadingOptions(form, since, NOW)
 
 
 def parts_of(path: Path | str) -> list[Part]:
