@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 
 import msgspec
 import pytest
@@ -172,27 +171,6 @@ def test_each_record_is_read_by_itself() -> None:
     assert isinstance(problem, FileProblem) and problem.line == 3
     assert isinstance(record, LocalRecord) and (record.subject, record.line) == ("10.1/b", 5)
     assert isinstance(empty, FileProblem) and empty.line == 8
-
-
-PLAIN = [
-    '[[record]]\ndoi = "10.1/a"\ntarget = "https://e.org/ü"\n',
-    '[[record]] # c\n\n\tdoi="10.1/a"# c\n  note = ""\n# target = "x"\ntarget = "https://e.org"',
-    '[[record]]\r\ndoi = "10.1/a"\r\nalias = "10.1/b"\r\n',
-]
-NOT_PLAIN = [
-    '[[record]]\n"doi" = "10.1/a"\nalias = "10.1/b"\n',
-    "[[record]]\ndoi = '10.1/a'\nalias = \"10.1/\\u0062\"\n",
-    '[[ record ]]\ndoi = """10.1/a"""\nalias = "10.1/b"\n',
-]
-
-
-@pytest.mark.parametrize("text", PLAIN + NOT_PLAIN)
-def test_a_record_of_plain_lines_is_read_as_toml_reads_it(text: str) -> None:
-    (record,) = records(text)
-    table = tomllib.loads(text)["record"][0]
-    assert record.subject == table["doi"]
-    shown = values(record)[0]["data"]
-    assert shown == {"format": "string", "value": table.get("alias") or table["target"]}
 
 
 @table(
