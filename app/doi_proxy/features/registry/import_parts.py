@@ -186,34 +186,22 @@ class _Pieces:
         return data
 
 
-def prepend(head: bytes, read: Read) -> Read:
-    """Reads `head`, and then what `read` reads."""
-    return _Pieces(chain((head,), _pieces_of(read))).read
-
-
 def open_stream(read: Read) -> tuple[bytes, Read]:
-    """The first HEAD_BYTES of a stream, and what reads all of it, both decompressed if it is gzip data.
+    """The first bytes of a stream, HEAD_BYTES or more, and what reads all of it, both decompressed if it is gzip data.
 
     Reading raises UnreadablePart.
     """
-    head = _read_head(read)
-    whole = prepend(head, read)
+    head, pieces = _peek(iter(lambda: read(PIECE_BYTES), b""))
     if is_gzip(head):
-        plain = _Pieces(gunzip(_pieces_of(whole))).read
-        head = _read_head(plain)
-        whole = prepend(head, plain)
-    return head, whole
+        head, pieces = _peek(gunzip(pieces))
+    return head, _Pieces(pieces).read
 
 
-def _read_head(read: Read) -> bytes:
-    head = read(HEAD_BYTES)
-    while len(head) < HEAD_BYTES and (more := read(HEAD_BYTES - len(head))):
-        head += more
-    return head
-
-
-def _pieces_of(read: Read) -> Iterator[bytes]:
-    return iter(lambda: read(PIECE_BYTES), b"")
+def _peek(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    head = b""
+    while len(head) < HEAD_BYTES and (piece := next(pieces, b"")):
+        head += piece
+    return head, chain((head,), pieces)
 
 
 def is_gzip(head: bytes) -> bool:
