@@ -86,9 +86,9 @@ def import_tables(tables: Path, path: Path, names: RegistryNames) -> Imported:
 def import_with_kills(tables: Path, path: Path, names: RegistryNames) -> list[str]:
     """Import the tables while all processes are killed twice, and continue each time. Returns when they were killed."""
     _remove(path)
-    folder = path.with_name(path.name + ".import")
+    staging = path.with_name(path.name + ".import")
     moments = [
-        ("reading", lambda: any(folder.glob("*.run"))),
+        ("reading", lambda: staging.exists() and staging.stat().st_size > 1024 * 1024),
         ("storing", lambda: _stored(path) > names.records // 3),
     ]
     killed = []
@@ -168,6 +168,4 @@ def _check(path: Path, names: RegistryNames) -> None:
 
 def _remove(path: Path) -> None:
     for old in path.parent.glob(path.name + "*"):
-        if old.is_dir():
-            raise NotMeasured(f"not measured: {old} is of an import that was stopped; remove it")
         old.unlink()

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -29,9 +29,9 @@ from handle_protocol.json_sites import read_key, to_wire_value
 from handle_protocol.key import verify_bytes
 from handle_protocol.referral import ROOT_HANDLE, HandleService, read_lead
 from handle_protocol.signature import oldest_version, verify_signature
-from handle_protocol.value import Record, read_value
+from handle_protocol.value import HandleValue, Record
 from handle_protocol.wire import message
-from handle_protocol.wire.site_value import Value, encode_site
+from handle_protocol.wire.site_value import encode_site
 
 #: Answers of one chain: how often all keys of the root can be replaced before the operator gets a new file.
 MAX_ANSWERS: Final = 16
@@ -177,8 +177,8 @@ class ValueSignature(SignedClaims):
     algorithm: str
     digests: Mapping[int, str]
 
-    def find_changed(self, values: Mapping[int, Mapping[str, Any]]) -> int | None:
-        """The index of the first value that is missing or is not the one that was signed. Raises ValueError."""
+    def find_changed(self, values: Mapping[int, HandleValue]) -> int | None:
+        """The index of the first value that is missing or is not the one that was signed. Raises SIGNATURE_ERRORS."""
         for index, digest in self.digests.items():
             value = values.get(index)
             if value is None or hashlib.new(self.algorithm, encode_signed(value)).digest() != b64decode(digest):
@@ -224,25 +224,14 @@ def _decode(text: str) -> bytes:
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def encode_signed(value: Mapping[str, Any]) -> bytes:
-    """The part of a value, in the JSON of the handle API, that a digest covers. Raises ValueError."""
+def encode_signed(value: HandleValue) -> bytes:
+    """The part of a value that a digest covers. Raises InvalidRecord."""
     # A value begins with its index and its time stamp, which the digest leaves out.
-    return message.encode_value(_to_wire(value))[8:]
+    return message.encode_value(to_wire_value(value))[8:]
 
 
-def read_value_data(value: Mapping[str, Any]) -> bytes:
-    """The bytes of the data of a value. Raises ValueError."""
-    return _to_wire(value).data
-
-
-def _to_wire(value: Mapping[str, Any]) -> Value:
-    try:
-        return to_wire_value(read_value(msgspec.json.encode(value)))
-    except InvalidRecord as error:
-        raise ValueError(f"a signed value cannot be read: {error.detail or error.message}") from error
-
-
-_ERRORS: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+#: What the reading of a signature raises, and the comparison with its values.
+SIGNATURE_ERRORS: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidRecord)
 State = Literal["valid", "partial", "expired", "unproven", "broken"]
 #: From the best to the worst. The worst of several signatures counts.
 _STATES: Final[tuple[State, ...]] = ("valid", "partial", "expired", "unproven", "broken")
@@ -298,20 +287,19 @@ def judge_signatures(
         return None
     try:
         signatures = [read_signature(value.text or "") for value in values]
-    except _ERRORS:
+    except SIGNATURE_ERRORS:
         return SignatureVerdict("broken")
     chains = [_follow(signature, issuers) for signature in signatures]
-    listed: list[dict[str, Any]] = [msgspec.json.decode(value.raw) for value in record.values]
-    by_index = {value["index"]: value for value in listed}
+    by_index = {value.index: value for value in record.values}
     state, covered = _STATES[0], set[int]()
     for chain in chains:
         found = _judge_chain(handle, by_index, chain, root_keys, now)
         state = max(state, found, key=_STATES.index)
         covered.update(chain.signature.digests)
-    if len(by_index) < len(listed):
+    if len(by_index) < len(record.values):
         # Of two values with one index, the signature does not say which.
         state = "broken"
-    signable = {value["index"] for value in listed if value["type"].upper() != "HS_SIGNATURE"}
+    signable = {value.index for value in record.values if value.folded_type != "HS_SIGNATURE"}
     covered &= signable
     if state == "valid" and covered != signable:
         state = "partial"
@@ -372,7 +360,7 @@ def _find_certificate(record: Record, subject: str, place: str) -> SignedCertifi
     for value in candidates:
         try:
             certificate = read_certificate(value.text or "")
-        except _ERRORS:
+        except SIGNATURE_ERRORS:
             continue
         if certificate.subject.upper() == subject.upper():
             found.append(certificate)
@@ -383,7 +371,7 @@ def _find_certificate(record: Record, subject: str, place: str) -> SignedCertifi
 
 def _judge_chain(
     handle: str,
-    values: Mapping[int, Mapping[str, Any]],
+    values: Mapping[int, HandleValue],
     chain: _Chain,
     root_keys: Sequence[bytes],
     now: float,
@@ -401,7 +389,7 @@ def _judge_chain(
             return "unproven"
         if not any(_is_signed_by(signed[-1], key) for key in root_keys):
             return "broken"
-    except (*_ERRORS, SignatureInvalid, MalformedMessage):
+    except (*SIGNATURE_ERRORS, SignatureInvalid, MalformedMessage):
         return "broken"
     is_current = all((claim.begins or 0) <= now and (claim.ends is None or now < claim.ends) for claim in signed)
     return "valid" if is_current else "expired"

@@ -7,12 +7,14 @@ import json
 from base64 import b64encode, urlsafe_b64encode
 from typing import Any, Final
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from handle_protocol.signature_chain import encode_signed
+from handle_protocol.value import read_value
 
 #: The handle whose values are signed, its prefix, and the key that signs them: "index:HANDLE".
 NAME: Final = "10.5555/signed"
@@ -59,9 +61,9 @@ def text(index: int, kind: str, content: str) -> Json:
 
 def signature(values: list[Json], key: Key, **changes: Any) -> Json:
     """An HS_SIGNATURE value over other values."""
+    signed = {value["index"]: encode_signed(read_value(msgspec.json.encode(value))) for value in values}
     digests = [
-        {"index": value["index"], "digest": b64encode(hashlib.sha256(encode_signed(value)).digest()).decode()}
-        for value in values
+        {"index": index, "digest": b64encode(hashlib.sha256(part).digest()).decode()} for index, part in signed.items()
     ]
     claims = {"digests": {"alg": "SHA-256", "digests": digests}, "iss": SIGNER, "sub": NAME, **changes}
     return text(400, "HS_SIGNATURE", token(claims, key))

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -36,22 +36,6 @@ Value = TypeVar("Value")
 #: What tells whether a file has changed: its name, its times of modification and of change (as by chmod), size and
 #: inode, or an error number.
 Stamp = tuple[tuple[str, int, int, int, int], ...]
-
-
-def list_toml_files(path: Path) -> list[Path]:
-    """The file itself, or the files of the folder whose names end with .toml, sorted; one more than MAX_FILES."""
-    if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where the folder above may not be entered
-        return [path]
-    try:
-        with os.scandir(path) as entries:
-            names = (entry.name for entry in entries if entry.name.endswith(".toml") and not entry.name.startswith("."))
-            return [path / name for name in sorted(islice(names, MAX_FILES + 1))]
-    except OSError:
-        return [path]
-
-
-def _take_stamp(path: Path | None) -> Stamp:
-    return () if path is None else tuple(_stamp_of(file) for file in list_toml_files(path))
 
 
 def _stamp_of(file: Path) -> tuple[str, int, int, int, int]:
@@ -81,7 +65,7 @@ class FileKind(Generic[Value]):
     """The files of one setting. `copy` is the end of the name of the copy of their last good text.
 
     `parse` gets the text of each file by its name, and none without a path. All files together have at most `most`
-    bytes; `advice` says what to do about more. Only with `takes_folders` can the setting name a folder.
+    bytes; `advice` says what to do about more. Only with `endings` can the setting name a folder: those of its files.
     """
 
     setting: str
@@ -89,14 +73,35 @@ class FileKind(Generic[Value]):
     parse: Callable[[Mapping[str, str]], tuple[Value, Iterable[FileProblem]]]
     most: int
     advice: str
-    takes_folders: bool = False
+    endings: tuple[str, ...] = ()
+
+    def list_files(self, path: Path | None) -> list[Path]:
+        """The file itself, or the files of the folder, sorted; one more than MAX_FILES. None without a path."""
+        if path is None:
+            return []
+        if not self.endings or not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises in a folder without access
+            return [path]
+        try:
+            with os.scandir(path) as entries:
+                named = (entry.name for entry in entries if not entry.name.startswith("."))
+                names = list(islice((name for name in named if name.endswith(self.endings)), MAX_FILES + 1))
+            return [path / name for name in sorted(names)]
+        except OSError:
+            return [path]
+
+    def take_stamp(self, path: Path | None) -> Stamp:
+        """What tells whether the files have changed. Files that cannot be read have one too."""
+        return tuple(_stamp_of(file) for file in self.list_files(path))
 
     def read(self, path: Path | None) -> FileReading[Value]:
         """Read the files. Does not raise: what is wrong is in the problems."""
-        files = [] if path is None else list_toml_files(path) if self.takes_folders else [path]
+        return self.read_files(self.list_files(path))
+
+    def read_files(self, files: Sequence[Path]) -> FileReading[Value]:
+        """See read."""
         texts, problems, room = dict[str, str](), list[FileProblem](), self.most
         if len(files) > MAX_FILES:
-            problems.append(FileProblem(str(path), 0, 0, f"the folder has more than {MAX_FILES} files"))
+            problems.append(FileProblem(str(files[0].parent), 0, 0, f"the folder has more than {MAX_FILES} files"))
         for file in files[:MAX_FILES]:
             try:
                 content = read_regular(file, room)
@@ -146,7 +151,7 @@ class KeptFile(Service, Generic[Value]):
         """Read the files at the start. See __init__."""
         #: Where the files are. None without any.
         self.path: Path | None = settings.value(self._kind.setting)
-        self._read_stamp = self._last_stamp = _take_stamp(self.path)
+        self._read_stamp = self._last_stamp = self._kind.take_stamp(self.path)
         reading = self._kind.read(self.path)
         #: The problems of the last reading.
         self.problems = reading.problems
@@ -192,7 +197,7 @@ class KeptFile(Service, Generic[Value]):
         """
         path, is_requested = self.path, self._requested.is_set()
         self._requested.clear()
-        stamp = await asyncio.to_thread(_take_stamp, path)
+        stamp = await asyncio.to_thread(self._kind.take_stamp, path)
         is_settled = stamp == self._last_stamp
         self._last_stamp = stamp
         if not is_requested and (stamp == self._read_stamp or not is_settled):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 
 import msgspec
 import pytest
@@ -174,27 +173,6 @@ def test_each_record_is_read_by_itself() -> None:
     assert isinstance(empty, FileProblem) and empty.line == 8
 
 
-PLAIN = [
-    '[[record]]\ndoi = "10.1/a"\ntarget = "https://e.org/ü"\n',
-    '[[record]] # c\n\n\tdoi="10.1/a"# c\n  note = ""\n# target = "x"\ntarget = "https://e.org"',
-    '[[record]]\r\ndoi = "10.1/a"\r\nalias = "10.1/b"\r\n',
-]
-NOT_PLAIN = [
-    '[[record]]\n"doi" = "10.1/a"\nalias = "10.1/b"\n',
-    "[[record]]\ndoi = '10.1/a'\nalias = \"10.1/\\u0062\"\n",
-    '[[ record ]]\ndoi = """10.1/a"""\nalias = "10.1/b"\n',
-]
-
-
-@pytest.mark.parametrize("text", PLAIN + NOT_PLAIN)
-def test_a_record_of_plain_lines_is_read_as_toml_reads_it(text: str) -> None:
-    (record,) = records(text)
-    table = tomllib.loads(text)["record"][0]
-    assert record.subject == table["doi"]
-    shown = values(record)[0]["data"]
-    assert shown == {"format": "string", "value": table.get("alias") or table["target"]}
-
-
 @table(
     "text",
     [
@@ -221,6 +199,15 @@ def test_a_hostile_text_is_a_problem(text: str) -> None:
     found = list(read_records(text, "a.toml"))
     assert found
     assert all(isinstance(item, FileProblem) and len(item.message) < 500 for item in found)
+
+
+def test_a_line_of_an_import_is_a_record() -> None:
+    lines = ['{"doi":"10.1/a","values":[]}', '{"doi":"10.1/b","values":1}', '{"doi":"10.1/c","own":1}', '{"doi":"x"']
+    toml = '# own\n[[record]]\ndoi = "10.1/d"\nalias = "10.1/e"'
+    first, *wrong, last = read_records("# kept\n" + "\n".join([*lines, toml]), "a.ndjson")
+    assert isinstance(first, LocalRecord) and (first.subject, first.line) == ("10.1/a", 2)
+    assert isinstance(last, LocalRecord) and (last.subject, last.line) == ("10.1/d", 7)
+    assert [str(problem).partition(": ")[0] for problem in wrong] == [f"a.ndjson:{line}:1" for line in (3, 4, 5)]
 
 
 def test_dots_in_strings_and_comments_are_not_keys() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,9 @@ from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.registry import import_files
 from doi_proxy.features.registry.answers import count_registry
 from doi_proxy.features.registry.import_files import ImportRequest, Missing, RegistryReport, import_registry
-from doi_proxy.features.registry.import_job import JobFolder
 from doi_proxy.features.registry.json_values import RegistryFormat
 from doi_proxy.features.registry.sqlite_blocks import RegistryTable
+from doi_proxy.features.registry.staging import Staging
 from doi_proxy.features.sqlite.store import SqliteStore
 from doi_proxy.system.progress import Bar
 from tests.cache.entries import entry
@@ -163,7 +162,8 @@ def test_a_handle_record_of_the_store_is_not_touched_and_another_import_waits_it
     store: Path, tmp_path: Path
 ) -> None:
     source = write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", "")))
-    with JobFolder(store.with_name("store.sqlite3.import")), pytest.raises(ConfigurationError, match="is running"):
+    file = store.with_name("store.sqlite3.import")
+    with Staging(file, str(source), "", restart=False), pytest.raises(ConfigurationError, match="is running"):
         imports(store, source)
 
 
@@ -218,20 +218,6 @@ def test_an_import_that_is_not_finished_is_continued_or_dropped_and_not_mixed(st
         imports(store, source)
     assert not imports(store, other, restart=True).is_continued
     assert set(content(store)) == {"10.5555/A"}
-
-
-def test_an_import_that_is_dropped_leaves_nothing_in_the_store(store: Path, tmp_path: Path) -> None:
-    source, _ = many_files(tmp_path / "files")
-    kill_import(store, source, PARTS + 5)
-
-    def rows() -> int:
-        with closing(sqlite3.connect(store)) as connection:
-            (count,) = connection.execute("SELECT count(*) FROM imports").fetchone()
-        return int(count)
-
-    assert rows() == 1
-    imports(store, write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", ""))), restart=True)
-    assert rows() == 0
 
 
 @pytest.mark.parametrize("entries", [2, 40])

@@ -23,7 +23,6 @@ from doi_proxy.features.registry.import_parts import (
     ArchiveReader,
     InvalidArchive,
     LeftOut,
-    Member,
     OversizeRecord,
     Part,
     UnreadablePart,
@@ -35,7 +34,7 @@ from doi_proxy.features.registry.import_parts import (
     list_source_files,
 )
 from doi_proxy.features.registry.import_parts import TAR_BLOCK_BYTES as BLOCK_BYTES
-from doi_proxy.features.registry.import_worker import PartReport, WorkerOptions, read_part
+from doi_proxy.features.registry.import_worker import PartReport, ReadingOptions, read_part
 from doi_proxy.features.registry.json_values import RegistryFormat, detect_format
 from doi_proxy.system.files import GzipLimits
 from tests.features.registry.samples import (
@@ -109,13 +108,13 @@ def test_lines_and_documents_have_a_limit() -> None:
 # --- tar ----------------------------------------------------------------------------------------------------------
 
 
-def members(data: bytes, *, seek: bool = False) -> Iterator[tuple[Member, bytes]]:
+def members(data: bytes, *, seek: bool = False) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     """The members of an archive and their data."""
     file = io.BytesIO(data)
     reader = ArchiveReader(file.read, (lambda count: file.seek(count, io.SEEK_CUR)) if seek else None)  # type: ignore[arg-type]
     while (member := reader.next()) is not None:
         content = b""
-        while piece := reader.read(100):
+        while piece := reader.take(100):
             content += piece
         yield member, content
 
@@ -130,8 +129,8 @@ def test_members_have_their_names_data_offsets_and_times(form: int) -> None:
     found = list(members(archive))
     assert {member.name: data for member, data in found} == FILES
     for member, data in found:
-        assert archive[member.offset : member.offset + member.size] == data
-        assert (member.date, member.is_regular) == (1_720_000_000, True)
+        assert archive[member.offset_data : member.offset_data + member.size] == data
+        assert (member.mtime, member.isreg()) == (1_720_000_000, True)
 
 
 @pytest.mark.parametrize("seek", [False, True], ids=["read", "seek"])
@@ -141,7 +140,7 @@ def test_members_that_are_not_read_are_skipped(seek: bool) -> None:
     names = []
     while (member := reader.next()) is not None:
         names.append(member.name)
-        reader.read(3)
+        reader.take(3)
     assert names == list(FILES)
 
 
@@ -152,7 +151,7 @@ def test_links_devices_and_folders_have_no_data() -> None:
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
-    assert [(member.name, member.is_regular, data) for member, data in members(out.getvalue())] == [
+    assert [(member.name, member.isreg(), data) for member, data in members(out.getvalue())] == [
         ("link.json", False, b""),
         ("dev.json", False, b""),
     ]
@@ -163,7 +162,7 @@ def test_links_devices_and_folders_have_no_data() -> None:
     [
         (tar(FILES)[:600], "ends too early"),
         (tar(FILES)[:1_100], "ends too early"),
-        (tar({"a.json": b"x" * 600})[:BLOCK_BYTES] + b"y" * BLOCK_BYTES * 4, "damaged at byte 1536"),
+        (tar({"a.json": b"x" * 600})[:BLOCK_BYTES] + b"y" * BLOCK_BYTES * 4, "damaged before byte 2048"),
     ],
 )
 def test_damaged_and_cut_archives_are_refused(archive: bytes, reason: str) -> None:
@@ -279,9 +278,9 @@ NAMES = [("10.5555/a", "https://example.org/a"), ("10.5555/b", "https://example.
 KEYS = ["10.5555/A", "10.5555/B"]
 
 
-def options(form: RegistryFormat | None = None, *, since: int = 0) -> WorkerOptions:
+def options(form: RegistryFormat | None = None, *, since: int = 0) -> ReadingOptions:
     """The options of a process that reads."""
-    return WorkerOptions(Path(), 1, 0, form, since, NOW, 1_000)
+    return ReadingOptions(form, since, NOW)
 
 
 def parts_of(path: Path | str) -> list[Part]:

@@ -24,7 +24,6 @@ from doi_proxy.features.registry.sqlite_blocks import (
     MAX_BATCH,
     MAX_BYTES,
     MAX_ROWS,
-    ImportPart,
     RegistryRow,
     RegistryTable,
     WriteCounts,
@@ -205,24 +204,16 @@ def test_a_prefix_is_forgotten_in_several_transactions(table: RegistryTable) -> 
     assert (keys(table), table.count()) == (["10.10001/X"], 1)
 
 
-def test_a_finished_part_is_remembered_until_the_import_is_forgotten(table: RegistryTable) -> None:
-    table.write(rows(record()), finishes=ImportPart("crossref", "1.json.gz", "1 record"))
-    table.write([], finishes=ImportPart("crossref", "2.json.gz"))
-    table.write([], finishes=ImportPart("datacite", "a"))
-    assert table.finished_parts("crossref") == {"1.json.gz": "1 record", "2.json.gz": ""}
-    table.forget_imports(besides="crossref")
-    assert (table.finished_parts("datacite"), len(table.finished_parts("crossref"))) == ({}, 2)
-    table.forget_imports()
-    assert table.finished_parts("crossref") == {}
-
-
-def test_neither_records_nor_their_part_are_kept_of_a_write_that_fails(path: Path, table: RegistryTable) -> None:
+def test_no_record_is_kept_of_a_write_that_fails(path: Path, table: RegistryTable) -> None:
     with closing(sqlite3.connect(path)) as file, file:
-        file.execute("CREATE TRIGGER full BEFORE INSERT ON imports BEGIN SELECT RAISE(ABORT, 'full'); END")
+        file.execute("CREATE TRIGGER full BEFORE UPDATE ON registry_total BEGIN SELECT RAISE(ABORT, 'full'); END")
     file.close()
     with pytest.raises(StoreError, match="full"):
-        table.write(rows(record()), finishes=ImportPart("crossref", "1"))
-    assert (table.count(), table.find("10.1000/00001"), table.finished_parts("crossref")) == (0, None, {})
+        table.write(rows(record()))
+    assert (table.count(), table.find("10.1000/00001")) == (0, None)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("DROP TRIGGER full")
+    file.close()
     assert table.write(rows(record())) == WriteCounts(new=1)
 
 

@@ -11,7 +11,7 @@ from doi_proxy.store.kept_file import FileKind
 from doi_proxy.system.toml_text import FileProblem
 
 #: Records are for what one institution corrects or adds. More of them slow down each start and reload: 100,000 take
-#: two to three seconds of processor time, and 90 MB in the process. Registry files have room for all DOI names.
+#: three seconds of processor time, and 90 MB in the process. Registry files have room for all DOI names.
 MAX_RECORDS: Final = 200_000
 _ADVICE: Final = "remove some, or import the targets of many names as a registry file: docs/registry-files.md"
 
@@ -40,4 +40,4 @@ def record_files(
             problems = [*find_conflicts(records), *find_expired(records, clock())]
         return LocalRecords(records), problems
 
-    return FileKind("local_records", "local-records.toml", parse, most_bytes, _ADVICE, takes_folders=True)
+    return FileKind("local_records", "local-records.toml", parse, most_bytes, _ADVICE, (".toml", ".ndjson"))

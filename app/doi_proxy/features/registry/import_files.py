@@ -1,30 +1,31 @@
 """Imports the files of registration agencies: reads parts in several processes, sorts, and writes in key order.
 
-Reading makes sorted runs beside the store. Then one process merges them into the table. Rows in key order fill each
-page of the table once; rows in the order of the files would touch a page for each record.
+What is read is staged in a file beside the store. Then it is merged into the table. Rows in key order fill each page of
+the table once; rows in the order of the files would touch a page for each record.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.registry import import_worker
-from doi_proxy.features.registry.import_job import MAX_NAMED, Job, JobFolder, with_left_out
 from doi_proxy.features.registry.import_parts import LeftOut, Part, find_parts, library, size_of_source
-from doi_proxy.features.registry.import_worker import ImportPool, PartReport, WorkerOptions
+from doi_proxy.features.registry.import_worker import PartReport, ReadingOptions, begin_process, read_packed
 from doi_proxy.features.registry.json_values import NO_TARGET, RegistryFormat
-from doi_proxy.features.registry.sqlite_blocks import Compress, ImportPart, RegistryRow, RegistryTable, WriteCounts
+from doi_proxy.features.registry.sqlite_blocks import Compress, RegistryRow, RegistryTable
+from doi_proxy.features.registry.staging import RunWriter, Staging
 from doi_proxy.store.stored_entry import WINDOW_BITS, compress, read_dictionary_1
 from doi_proxy.system.progress import Bar
 
@@ -34,40 +35,6 @@ class Missing(StrEnum):
 
     COUNT = "count"
     FORGET = "forget"
-
-
-class AbsentNames:
-    """Names of the store that the files do not have, although the store has them from the same agency.
-
-    The rows of the import and the records of the store are both in the order of their keys, so one pass is enough.
-    """
-
-    def __init__(self, table: RegistryTable, agencies: Set[str], after: str) -> None:
-        self._agencies = agencies
-        self._pages = table.pages(after=after)
-        self._page: list[RegistryRow] = []
-        self._at = 0
-
-    def up_to(self, rows: Sequence[RegistryRow]) -> Iterator[str]:
-        """The absent keys up to the last of these rows."""
-        return self._find({row[0] for row in rows}, rows[-1][0])
-
-    def rest(self) -> Iterator[str]:
-        """The absent keys after all rows."""
-        return self._find(frozenset(), None)
-
-    def _find(self, present: Set[str], last: str | None) -> Iterator[str]:
-        while self._at < len(self._page) or self._refill():
-            key, _, agency, _ = self._page[self._at]
-            if last is not None and key > last:
-                return
-            self._at += 1
-            if agency in self._agencies and key not in present:
-                yield key
-
-    def _refill(self) -> bool:
-        self._page, self._at = next((page for page in self._pages if page), []), 0
-        return bool(self._page)
 
 
 #: isal at this level takes a third of the time of zlib for a block, which becomes 3.5 % longer.
@@ -110,11 +77,11 @@ class RegistryReport:
         return bool(self.reasons) and all(reason.endswith(NO_TARGET) for reason in self.reasons)
 
 
-def count_parts(parts: Sequence[PartReport], job: Job) -> RegistryReport:
+def count_parts(parts: Sequence[PartReport]) -> RegistryReport:
     """The report of what was read from parts. A list of states is counted, and not named."""
-    report = RegistryReport(left_out=job.named[:MAX_NAMED])
+    report = RegistryReport()
     counts = report.counts
-    counts.update(failures=job.failures, left_out=job.left_out)
+    counts.update(failures=0, left_out=0)
     # A large file is read in several parts, each with a number after its name.
     counts["states"] = len({part.name.partition("#")[0] for part in parts if part.is_list_of_states})
     for part in parts:
@@ -125,7 +92,8 @@ def count_parts(parts: Sequence[PartReport], job: Job) -> RegistryReport:
             counts["left_out"] += 1
             report.left_out.append((part.name, part.failure or part.left_out))
         report.reasons += [f"{part.name}: {reason}" for reason in part.reasons]
-    del report.reasons[MAX_NAMED:], report.left_out[MAX_NAMED:]
+    # Files and reasons that are named. Further ones are only counted.
+    del report.reasons[20:], report.left_out[20:]
     return report
 
 
@@ -133,8 +101,6 @@ def count_parts(parts: Sequence[PartReport], job: Job) -> RegistryReport:
 _BATCH: Final = 5_000
 #: Refused records after which reading stops if no record was usable.
 MAX_USELESS: Final = 100_000
-#: The part of an import in the store: how far the rows are written.
-_STORED: Final = "stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +132,6 @@ class ImportRequest:
 ShowBar = Callable[[str, float | None, bool], AbstractContextManager[Bar]]
 
 
-class _Progress(msgspec.Struct):
-    """How far the rows are written: the last key, and the counts so far."""
-
-    last: str = ""
-    counts: dict[str, int] = {}
-
-
 def import_registry(
     request: ImportRequest, store: Path, show_bar: ShowBar, *, clock: Callable[[], float]
 ) -> RegistryReport:
@@ -180,83 +139,91 @@ def import_registry(
 
     `clock` gives seconds since the epoch. Raises ConfigurationError, StoreError, and DoiProxyError for a full disk.
     """
-    with JobFolder(store.with_name(store.name + ".import")) as folder, RegistryTable(store, now=clock()) as table:
+    file = store.with_name(store.name + ".import")
+    with (
+        Staging(file, request.source, request.options, restart=request.restart) as staging,
+        RegistryTable(store, now=clock()) as table,
+    ):
         # A delta touches nearly all blocks, so their compression takes a third of its time. The first import reads for
         # longer than it writes, and stays as short as it can be.
         if table.count():
             table.compress = choose_compress()
-        job, is_continued = folder.begin(request.source, request.options, restart=request.restart)
-        # An earlier import that was dropped by --restart, or whose folder was removed.
-        table.forget_imports(besides=job.token)
-        try:
-            if not job.is_read:
-                job = _read(request, folder, job, show_bar, clock)
-            report = _store(request, folder, job, table, show_bar)
-        except OSError as error:
-            raise DoiProxyError(
-                f"{folder.path}: cannot be written: {error.strerror or error}; run the same command again to continue"
-            ) from error
-        table.forget_imports()
-        folder.remove()
-    report.is_continued = is_continued
+        if not staging.is_read:
+            _read(request, staging, show_bar, clock)
+        report = _store(request, staging, table, show_bar)
+        report.is_continued = staging.is_continued
+        staging.remove()
     return report
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar, clock: Callable[[], float]) -> Job:
-    """Read all parts that are not in a run yet."""
-    job = msgspec.structs.replace(job, left_out=0, failures=0, named=[])
-    before = [part for run in import_worker.open_runs(folder.path) for part in run.header.parts]
-    done = {part.name for part in before}
-    session, now = import_worker.next_session(folder.path), int(clock())
-    options = [
-        WorkerOptions(folder.path, session, worker, request.form, request.since, now, request.run_rows)
-        for worker in range(request.workers)
-    ]
-    with ImportPool(options) as pool, show_bar("reading", size_of_source(request.source), True) as bar:
-        pace = _Pace(bar, clock, before)
+def _read(request: ImportRequest, staging: Staging, show_bar: ShowBar, clock: Callable[[], float]) -> None:
+    """Read all parts that are not staged yet."""
+    staging.forget_left_out()
+    before, now = staging.reports(), int(clock())
+    done, options = {part.name for part in before}, ReadingOptions(request.form, request.since, now)
+    # A new interpreter shares no threads, locks and descriptors with this one.
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        show_bar("reading", size_of_source(request.source), True) as bar,
+        ProcessPoolExecutor(request.workers, spawn, begin_process) as pool,
+    ):
+        reading, waiting = _Reading(RunWriter(staging, request.run_rows, clock), bar, clock, before), _Waiting()
         try:
             for part in find_parts(request.source, now):
                 if isinstance(part, LeftOut):
-                    job = with_left_out(job, part)
+                    staging.note_left_out(part)
                 elif part.name in done:
                     bar.advance(part.weight)
                 else:
-                    pace.add(pool.submit(part))
-                if pace.is_useless:
+                    waiting[pool.submit(read_packed, part, options)] = part
+                    # One part is ready for a process that becomes free.
+                    reading.take(waiting, most=request.workers)
+                if reading.is_useless:
                     break
+            reading.take(waiting, most=0)
         except KeyboardInterrupt:
-            # What is read already is kept for the next run.
-            pace.add(pool.finish())
+            # The parts under way are waited for in any case.
+            reading.take(waiting, most=0)
             raise
-        pace.add(pool.finish())
-    job = msgspec.structs.replace(job, is_read=True)
-    folder.write(job)
-    return job
+        except BrokenProcessPool as error:
+            raise DoiProxyError(
+                "A process of the import ended; free memory or disk space, and run the same command again to continue."
+            ) from error
+        finally:
+            # What is read already is kept for the next run.
+            reading.writer.write()
+    staging.finish_reading()
 
 
-class _Pace:
-    """Counts the records that are read, and shows how many in a second."""
+_Waiting = dict[Future[tuple[PartReport, bytes]], Part]
 
-    def __init__(self, bar: Bar, clock: Callable[[], float], before: Sequence[import_worker.PartReport]) -> None:
+
+class _Reading:
+    """Takes what processes have read, and shows how many records in a second."""
+
+    def __init__(self, writer: RunWriter, bar: Bar, clock: Callable[[], float], before: Sequence[PartReport]) -> None:
         """`before` was read by an earlier run of the program."""
+        self.writer = writer
         self._bar = bar
-        self._clock = clock
         self._began = clock()
         self._records = 0
         self._refused = sum(part.refused for part in before)
         self._is_any_usable = any(part.refused < part.read for part in before)
         bar.describe(lambda: f"{self._records:,} records, {self._records / max(clock() - self._began, 1.0):,.0f}/s")
 
-    def add(self, reports: Iterator[tuple[Part, import_worker.PartReport]]) -> None:
-        """Show what the processes report."""
-        for part, report in reports:
-            self._records += report.read
-            self._refused += report.refused
-            self._is_any_usable = self._is_any_usable or report.refused < report.read
-            self._bar.advance(part.weight)
+    def take(self, waiting: _Waiting, *, most: int) -> None:
+        """Wait until at most so many parts are not read, and take the others."""
+        while len(waiting) > most:
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                report, packed = future.result()
+                self.writer.add(report, packed)
+                self._records += report.read
+                self._refused += report.refused
+                self._is_any_usable = self._is_any_usable or report.refused < report.read
+                self._bar.advance(waiting.pop(future).weight)
 
     @property
     def is_useless(self) -> bool:
@@ -267,69 +234,45 @@ class _Pace:
 # --- storing ------------------------------------------------------------------------------------------------------
 
 
-def _store(
-    request: ImportRequest, folder: JobFolder, job: Job, table: RegistryTable, show_bar: ShowBar
-) -> RegistryReport:
-    """Merge the runs into the table, from where an earlier run of the program stopped."""
-    runs = import_worker.limit_runs(
-        folder.path, import_worker.open_runs(folder.path), import_worker.next_session(folder.path)
-    )
-    parts = [part for run in runs for part in run.header.parts]
-    report = count_parts(parts, job)
-    note = table.finished_parts(job.token).get(_STORED)
-    state = msgspec.json.decode(note, type=_Progress) if note else _Progress()
-    absent = None
+def _store(request: ImportRequest, staging: Staging, table: RegistryTable, show_bar: ShowBar) -> RegistryReport:
+    """Write the rows into the table, from where an earlier run of the program stopped."""
+    parts = staging.reports()
+    report = count_parts(parts)
+    last, counts = staging.progress()
+    rows = _keep_newest(staging.rows(last), counts)
+    with show_bar("storing", sum(part.records for part in parts), False) as bar:
+        while batch := list(islice(rows, _BATCH)):
+            counts.update(table.write(batch), answered=table.count_entries([row[0] for row in batch]))
+            staging.note_progress(batch[-1][0], counts)
+            bar.advance(len(batch))
     if request.missing is not None and not report.counts["failures"]:
-        agencies = {agency for part in parts for agency in part.agencies}
-        absent = AbsentNames(table, agencies, state.last)
-    bar_of_rows = show_bar("storing", sum(run.header.rows for run in runs), False)
-    with bar_of_rows as bar:
-        for rows, repeated in _batches(import_worker.merge_rows([run.blocks() for run in runs]), state.last, bar):
-            # Before the rows: the state that is written with them says that these names are looked at.
-            if absent is not None:
-                _forget(table, state, absent.up_to(rows), request.missing)
-            _write(table, job.token, state, rows, repeated, table.count_entries([row[0] for row in rows]))
-            bar.advance(len(rows) + repeated)
-        if absent is not None:
-            _forget(table, state, absent.rest(), request.missing)
-    report.counts.update(state.counts)
+        present = (key for key, *_ in staging.rows(""))
+        absent = _find_absent(table, present, {agency for part in parts for agency in part.agencies})
+        while group := list(islice(absent, _BATCH)):
+            counts["absent"] += len(group)
+            if request.missing is Missing.FORGET:
+                table.forget(group)
+    report.counts.update(counts)
     return report
 
 
-def _write(
-    table: RegistryTable, token: str, state: _Progress, rows: Sequence[RegistryRow], repeated: int, answered: int
-) -> None:
-    """Write rows, and in the same transaction how far this import is. `answered` rows have an entry too."""
-
-    def advance(counts: WriteCounts) -> str:
-        total = Counter(state.counts)
-        total.update(counts, repeated=repeated, answered=answered)
-        state.counts, state.last = dict(total), rows[-1][0]
-        return msgspec.json.encode(state).decode()
-
-    table.write(rows, finishes=ImportPart(token, _STORED, advance))
+def _keep_newest(rows: Iterator[RegistryRow], counts: Counter[str]) -> Iterator[RegistryRow]:
+    """The newest row of each key. The others are counted. Of rows of one date, agency and URL decide."""
+    for _, same in groupby(rows, itemgetter(0)):
+        newest, *others = same
+        if others:
+            counts["repeated"] += len(others)
+            newest = max(newest, *others)
+        yield newest
 
 
-def _batches(blocks: Iterator[list[RegistryRow]], after: str, bar: Bar) -> Iterator[tuple[list[RegistryRow], int]]:
-    """The newest rows of each key after `after`, in groups for one transaction, and how many others there were."""
-    waiting: list[RegistryRow] = []
-    for block in blocks:
-        rows = [row for row in block if row[0] > after] if block[0][0] <= after else block
-        bar.advance(len(block) - len(rows))
-        waiting += rows
-        while len(waiting) > _BATCH:
-            end = _BATCH
-            # All rows of a key are in one group.
-            while end < len(waiting) and waiting[end][0] == waiting[end - 1][0]:
-                end += 1
-            yield import_worker.keep_newest(waiting[:end])
-            waiting = waiting[end:]
-    if waiting:
-        yield import_worker.keep_newest(waiting)
-
-
-def _forget(table: RegistryTable, state: _Progress, keys: Iterator[str], missing: Missing | None) -> None:
-    while group := list(islice(keys, _BATCH)):
-        state.counts["absent"] = state.counts.get("absent", 0) + len(group)
-        if missing is Missing.FORGET:
-            table.forget(group)
+def _find_absent(table: RegistryTable, present: Iterator[str], agencies: Set[str]) -> Iterator[str]:
+    """The names of the store that the files do not have, although the store has them from the same agency."""
+    # Both are in the order of their keys.
+    key_of_files = next(present, None)
+    for page in table.pages():
+        for key, _, agency, _ in page:
+            while key_of_files is not None and key_of_files < key:
+                key_of_files = next(present, None)
+            if key != key_of_files and agency in agencies:
+                yield key

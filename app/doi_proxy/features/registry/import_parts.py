@@ -27,22 +27,12 @@ TAR_BLOCK_BYTES: Final = tarfile.BLOCKSIZE
 #: in a time that grows with the square of its length (CVE-2024-6232).
 MAX_HEADER_BYTES: Final = 16_384
 
+#: Reads up to so many bytes, and none at the end.
+Read = Callable[[int], bytes]
+
 
 class InvalidArchive(ValueError):
     """The archive is damaged or incomplete. The message gives the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A file in an archive: its name, its size, and where its data begins, in bytes from the beginning."""
-
-    name: str
-    size: int
-    offset: int
-    #: The time at which the file was changed, in seconds since the epoch.
-    date: int
-    #: False for a link, a device or a sparse file.
-    is_regular: bool
 
 
 def is_tar(head: bytes) -> bool:
@@ -54,17 +44,61 @@ def is_tar(head: bytes) -> bool:
     return True
 
 
-class _HeaderFile:
-    """What tarfile reads headers from. It only goes forward, and refuses to read more than the limit."""
+class ArchiveReader:
+    """Reads an archive forward. tarfile reads the headers by `tell`, `seek` and `read`, within their limit."""
 
-    def __init__(self, read: Callable[[int], bytes], skip: Callable[[int], None] | None) -> None:
-        self._source = read
-        self._skip = skip or self._skip_by_reading
+    def __init__(self, read: Read, skip: Callable[[int], None] | None = None) -> None:
+        """`skip` moves on by a number of bytes. Without it, the data of a member that is not wanted is read."""
+        self._source, self._skip = read, skip or self._skip_by_reading
+        self._archive: tarfile.TarFile | None = None
         self._position = 0
-        #: The bytes that were read last.
-        self.last = b""
-        #: Bytes that may be read before the next member is found.
-        self.left = MAX_HEADER_BYTES
+        #: Bytes of headers that may be read before the next member is found, and those of its data.
+        self._room = self._unread = 0
+        #: What was read last of a header.
+        self._last = b""
+
+    def next(self) -> tarfile.TarInfo | None:
+        """The next member that is not a folder. None at the end. Raises InvalidArchive."""
+        self._room = MAX_HEADER_BYTES
+        try:
+            info = self._next_header()
+            while info is not None and info.isdir():
+                self._room = MAX_HEADER_BYTES
+                info = self._next_header()
+        except (InvalidArchive, OSError):
+            raise
+        # A hostile header also raises what tarfile does not name, such as RecursionError and ValueError.
+        except Exception as error:
+            if len(self._last) % TAR_BLOCK_BYTES:
+                raise self._cut() from error
+            raise InvalidArchive(f"the archive is damaged before byte {self._position}: {error}") from error
+        if info is not None and info.size < 0:
+            raise InvalidArchive(f"a header of the archive is damaged: a size of {info.size}")
+        self._unread = info.size if info is not None and info.isreg() else 0
+        return info
+
+    def _next_header(self) -> tarfile.TarInfo | None:
+        if self._archive is None:
+            self._archive = tarfile.TarFile(fileobj=cast(IO[bytes], self), encoding="utf-8", errors="replace")
+            return self._archive.next()
+        self.seek(self._archive.offset)
+        try:
+            # TarFile.next() takes a damaged header for the end.
+            return tarfile.TarInfo.fromtarfile(self._archive)
+        except tarfile.HeaderError:
+            # A block of zeros, or the end of the file.
+            if not any(self._last) and self._room == MAX_HEADER_BYTES - TAR_BLOCK_BYTES:
+                return None
+            raise
+
+    def take(self, count: int) -> bytes:
+        """Up to `count` bytes of the current member, none at its end. Raises InvalidArchive."""
+        wanted = min(count, self._unread)
+        data = self._fill(wanted)
+        if len(data) < wanted:
+            raise self._cut()
+        self._unread -= len(data)
+        return data
 
     def tell(self) -> int:
         """The position, in bytes from the beginning."""
@@ -74,22 +108,20 @@ class _HeaderFile:
         """Move forward."""
         if position < self._position:
             raise InvalidArchive(f"a header of the archive is damaged: it leads back to byte {position}")
-        if position > self._position:
-            self._skip(position - self._position)
-            self._position = position
+        self._skip(position - self._position)
+        self._position = position
         return position
 
     def read(self, count: int) -> bytes:
         """Read a part of a header."""
-        if not 0 <= count <= self.left:
-            raise InvalidArchive(
-                f"the headers of a member of the archive are longer than the limit, {MAX_HEADER_BYTES} bytes"
-            )
-        self.left -= count
-        self.last = self.fill(count)
-        return self.last
+        if not 0 <= count <= self._room:
+            limit = f"the limit, {MAX_HEADER_BYTES} bytes"
+            raise InvalidArchive(f"the headers of a member of the archive are longer than {limit}")
+        self._room -= count
+        self._last = self._fill(count)
+        return self._last
 
-    def fill(self, count: int) -> bytes:
+    def _fill(self, count: int) -> bytes:
         """Read `count` bytes, fewer only at the end of the archive."""
         data = self._source(count)
         while len(data) < count and (more := self._source(count - len(data))):
@@ -102,68 +134,11 @@ class _HeaderFile:
             # Bytes that are read at a time to skip data.
             piece = self._source(min(count, 1024 * 1024))
             if not piece:
-                raise InvalidArchive("the archive ends too early; copy the whole file")
+                raise self._cut()
             count -= len(piece)
 
-
-class ArchiveReader:
-    """Reads an archive from a function that returns up to so many bytes, and none at the end."""
-
-    def __init__(self, read: Callable[[int], bytes], skip: Callable[[int], None] | None = None) -> None:
-        """`skip` moves on by a number of bytes. Without it, the data of a member that is not wanted is read."""
-        self._file = _HeaderFile(read, skip)
-        #: Where the next header is, in bytes from the beginning.
-        self._next = 0
-        self._unread = 0
-
-    def next(self) -> Member | None:
-        """The next file. Folders are left out. None at the end. Raises InvalidArchive."""
-        while (info := self._next_header()) is not None and info.isdir():
-            pass
-        if info is None:
-            return None
-        is_regular = info.isreg() and not info.issparse()
-        self._unread = info.size if is_regular else 0
-        if info.size < 0:
-            raise InvalidArchive(f"a header of the archive is damaged: a size of {info.size}")
-        # A later date, in seconds since the epoch, is not used. Nor is NaN: its comparison is false.
-        date = int(info.mtime) if 0 <= info.mtime <= (2.0**40) else 0
-        return Member(info.name, info.size, info.offset_data, date, is_regular)
-
-    def read(self, count: int) -> bytes:
-        """Up to `count` bytes of the current member, none at its end. Raises InvalidArchive."""
-        wanted = min(count, self._unread)
-        data = self._file.fill(wanted)
-        if len(data) < wanted:
-            raise InvalidArchive(f"the archive ends too early, after {self._file.tell()} bytes; copy the whole file")
-        self._unread -= len(data)
-        return data
-
-    def _next_header(self) -> tarfile.TarInfo | None:
-        self._file.seek(self._next)
-        self._file.left = MAX_HEADER_BYTES
-        try:
-            # One for each member: it remembers all that it has read, and the values of all global headers.
-            archive = tarfile.TarFile(fileobj=cast(IO[bytes], self._file), encoding="utf-8", errors="replace")
-            info = next(iter(archive), None)
-        except (InvalidArchive, OSError):
-            raise
-        # A hostile header also raises what tarfile does not name, such as RecursionError and ValueError.
-        except Exception as error:
-            self._refuse_cut()
-            raise InvalidArchive(f"the archive is damaged before byte {self._file.tell()}: {error}") from error
-        # To tarfile, a damaged header is the end of an archive, as are blocks of zeros.
-        if info is None and any(self._file.last):
-            self._refuse_cut()
-            raise InvalidArchive(
-                f"the archive is damaged at byte {self._file.tell() - TAR_BLOCK_BYTES}: wrong checksum"
-            )
-        self._next = archive.offset
-        return info
-
-    def _refuse_cut(self) -> None:
-        if len(self._file.last) % TAR_BLOCK_BYTES:
-            raise InvalidArchive(f"the archive ends too early, after {self._file.tell()} bytes; copy the whole file")
+    def _cut(self) -> InvalidArchive:
+        return InvalidArchive(f"the archive ends too early, after {self._position} bytes; copy the whole file")
 
 
 #: The library that compresses. isal takes half the time of zlib. Without its extra, only tables are read.
@@ -184,9 +159,6 @@ _HEAD_LIMITS: Final = GzipLimits(piece_bytes=HEAD_BYTES)
 _COMPLETE: Final = (b"}", b"]")
 #: Data cannot be decompressed.
 DamagedData: Final = cast("type[Exception]", library.error)
-
-#: Reads up to so many bytes, and none at the end.
-Read = Callable[[int], bytes]
 
 
 class UnreadablePart(ValueError):
@@ -214,34 +186,22 @@ class _Pieces:
         return data
 
 
-def prepend(head: bytes, read: Read) -> Read:
-    """Reads `head`, and then what `read` reads."""
-    return _Pieces(chain((head,), _pieces_of(read))).read
-
-
 def open_stream(read: Read) -> tuple[bytes, Read]:
-    """The first HEAD_BYTES of a stream, and what reads all of it, both decompressed if it is gzip data.
+    """The first bytes of a stream, HEAD_BYTES or more, and what reads all of it, both decompressed if it is gzip data.
 
     Reading raises UnreadablePart.
     """
-    head = _read_head(read)
-    whole = prepend(head, read)
+    head, pieces = _peek(iter(lambda: read(PIECE_BYTES), b""))
     if is_gzip(head):
-        plain = _Pieces(gunzip(_pieces_of(whole))).read
-        head = _read_head(plain)
-        whole = prepend(head, plain)
-    return head, whole
+        head, pieces = _peek(gunzip(pieces))
+    return head, _Pieces(pieces).read
 
 
-def _read_head(read: Read) -> bytes:
-    head = read(HEAD_BYTES)
-    while len(head) < HEAD_BYTES and (more := read(HEAD_BYTES - len(head))):
-        head += more
-    return head
-
-
-def _pieces_of(read: Read) -> Iterator[bytes]:
-    return iter(lambda: read(PIECE_BYTES), b"")
+def _peek(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    head = b""
+    while len(head) < HEAD_BYTES and (piece := next(pieces, b"")):
+        head += piece
+    return head, chain((head,), pieces)
 
 
 def is_gzip(head: bytes) -> bool:
@@ -450,19 +410,20 @@ def _parts_of_archive(
     """
     while (member := archive.next()) is not None:
         name = f"{path}!{member.name}"
-        if not member.is_regular:
+        # A later date, in seconds since the epoch, is not used. Nor is NaN: its comparison is false.
+        date = int(member.mtime) if 0 <= member.mtime <= 2.0**40 else 0
+        if not member.isreg() or member.issparse():
             yield LeftOut(name, "is a link or a special file")
         elif not _holds_records(member.name, _RECORDS):
             yield LeftOut(name, "is not a file of records")
-        elif file_bytes is not None and member.offset + member.size > file_bytes:
+        elif file_bytes is not None and member.offset_data + member.size > file_bytes:
             raise InvalidArchive("the archive ends too early; copy the whole file")
         elif member.size > MAX_PART_BYTES:
-            yield from _parts_of_stream(name, archive.read, member.date, weight)
+            yield from _parts_of_stream(name, archive.take, date, weight)
         elif file_bytes is None:
-            data = archive.read(member.size)
-            yield Part(name, member.date, weight.take(), data=data)
+            yield Part(name, date, weight.take(), data=archive.take(member.size))
         else:
-            yield Part(name, member.date, weight.take(), path, member.offset, member.size)
+            yield Part(name, date, weight.take(), path, member.offset_data, member.size)
 
 
 def _parts_of_stream(name: str, read: Read, date: int, weight: _Weight) -> Iterator[Part | LeftOut]:

@@ -177,15 +177,11 @@ _MAX_NEAR_BLOCKS: Final = 64
 #: Keys before a key, and after it.
 _NEIGHBOURS: Final = 2
 _SUM: Final = "SELECT ifnull(sum(records), 0) FROM registry_blocks WHERE first >= ? AND first < ?"
-#: `registry_total` is the number of records, because to count 300 million takes minutes. `imports` has the finished
-#: parts of each import.
+#: `registry_total` is the number of records, because to count 300 million takes minutes.
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS registry_blocks (first TEXT PRIMARY KEY, records INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS registry_total (id INTEGER PRIMARY KEY CHECK (id = 1), records INTEGER NOT NULL);
 INSERT OR IGNORE INTO registry_total VALUES (1, 0);
-CREATE TABLE IF NOT EXISTS imports (
-    import TEXT NOT NULL, part TEXT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (import, part)
-) WITHOUT ROWID;
 """
 #: Added to a prefix, after every key with that prefix: the longest name, of the last code point.
 LAST: Final = "\U0010ffff" * (MAX_NAME_BYTES // 4)
@@ -409,21 +405,9 @@ MAX_BATCH: Final = 20_000
 _ROWS: Final = 10_000
 #: Records in one page of `pages`.
 _PAGE: Final = 1_000
-#: Keys of one SELECT. The limit of SQLite is 32,766 variables.
-_KEYS: Final = 500
-_RANGE: Final = "SELECT key FROM entries WHERE key >= ? AND key <= ? LIMIT ?"
+_ENTRIES: Final = "SELECT count(*) FROM entries WHERE key IN (SELECT value FROM json_each(?))"
 #: Pages of the write-ahead log after which it is copied into the file: 64 MiB. A checkpoint waits for the disk twice.
 _CHECKPOINT: Final = 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class ImportPart:
-    """A part of an import that is finished with this write: a name chosen by the importer, and a note about it."""
-
-    run: str
-    part: str
-    #: The text, or a function that gives it from the result of this write.
-    note: str | Callable[[WriteCounts], str] = ""
 
 
 class RegistryTable:
@@ -446,11 +430,11 @@ class RegistryTable:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write(self, rows: Sequence[RegistryRow], *, finishes: ImportPart | None = None) -> WriteCounts:
+    def write(self, rows: Sequence[RegistryRow]) -> WriteCounts:
         """Write at most MAX_BATCH records, sorted by key, in one transaction. A later date wins over an earlier one.
 
-        With `finishes`, the same transaction remembers a part of an import. In any order of the calls the table is the
-        same, but keys that rise from call to call are written several times as fast as keys at random.
+        In any order of the calls the table is the same, but keys that rise from call to call are written several times
+        as fast as keys at random.
         """
         if len(rows) > MAX_BATCH:
             raise ValueError(f"{len(rows)} records are more than {MAX_BATCH}")
@@ -458,11 +442,6 @@ class RegistryTable:
             has_changed, counts = write(self._connection, rows, self.compress)
             if has_changed:
                 announce(self._connection, (REGISTRY_CHANGED,))
-            if finishes is not None:
-                note = finishes.note if isinstance(finishes.note, str) else finishes.note(counts)
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO imports VALUES (?, ?, ?)", (finishes.run, finishes.part, note)
-                )
         return counts
 
     def find(self, key: str) -> RegistryRecord | None:
@@ -510,29 +489,11 @@ class RegistryTable:
             if len(keys) < _ROWS:
                 return total
 
-    def finished_parts(self, run: str) -> dict[str, str]:
-        """The finished parts of an import, and their notes."""
-        with self._translate_errors():
-            return dict(self._connection.execute("SELECT part, note FROM imports WHERE import = ?", (run,)).fetchall())
-
     def count_entries(self, keys: Sequence[str]) -> int:
-        """The number of these sorted keys that have an entry."""
+        """The number of these keys that have an entry."""
         with self._translate_errors():
-            found = self._connection.execute(_RANGE, (keys[0], keys[-1], len(keys) + 1)).fetchall()
-            # With few entries between the keys, one pass is cheaper than a look-up of each key.
-            if len(found) <= len(keys):
-                return len({key for (key,) in found} & set(keys))
-            return sum(self._count_each(keys[at : at + _KEYS]) for at in range(0, len(keys), _KEYS))
-
-    def _count_each(self, keys: Sequence[str]) -> int:
-        places = ", ".join("?" * len(keys))
-        select = f"SELECT count(*) FROM entries WHERE key IN ({places})"  # noqa: S608 - placeholders alone
-        return int(self._connection.execute(select, keys).fetchone()[0])
-
-    def forget_imports(self, *, besides: str = "") -> None:
-        """Forget the finished parts of all imports, or of all but one. A store has one import at a time."""
-        with self._transaction():
-            self._connection.execute("DELETE FROM imports WHERE import != ?", (besides,))
+            listed = json.dumps(keys, ensure_ascii=False)
+            return int(self._connection.execute(_ENTRIES, (listed,)).fetchone()[0])
 
     def close(self) -> None:
         """Close the file."""
