@@ -63,7 +63,7 @@ _ALL: Final = {
     ),
     "cache warm": (
         "fetch the names of lists that are not fresh in the store, as a bulk job",
-        "doi_proxy.features.bundles.command",
+        "doi_proxy.features.lists.command",
     ),
     "cache show": (
         "print the cached answers about names, or how many entries the store has, as JSON",
