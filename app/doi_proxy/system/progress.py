@@ -24,14 +24,13 @@ GRACE: Final = 1.0
 class Stop:
     """Ends the input at the first signal, and cancels the work GRACE later or at the second signal."""
 
-    def __init__(self, end_input: Callable[[signal.Signals], None] | None = None) -> None:
-        #: Set at the first signal, which `end_input` gets too.
+    def __init__(self) -> None:
+        #: Set at the first signal.
         self.event = asyncio.Event()
-        self._end_input = end_input
         self._task = asyncio.current_task()
         self._timer: asyncio.TimerHandle | None = None
 
-    def handle(self, number: signal.Signals) -> None:
+    def handle(self) -> None:
         """A signal has arrived."""
         if self._timer is not None:
             self._cancel()
@@ -41,8 +40,6 @@ class Stop:
         print(f"{start}finishing the names under way; a second signal stops immediately", file=sys.stderr)
         self._timer = asyncio.get_running_loop().call_later(GRACE, self._cancel)
         self.event.set()
-        if self._end_input is not None:
-            self._end_input(number)
 
     def end(self) -> None:
         """Handle no more signals, and cancel nothing."""
@@ -61,11 +58,11 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals(end_input: Callable[[signal.Signals], None] | None = None) -> Iterator[Stop]:
+def stop_on_signals() -> Iterator[Stop]:
     """Stop GRACE after SIGINT or SIGTERM, or when the names under way are done; immediately on a second signal."""
-    loop, stop = asyncio.get_running_loop(), Stop(end_input)
+    loop, stop = asyncio.get_running_loop(), Stop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, stop.handle, number)
+        loop.add_signal_handler(number, stop.handle)
     try:
         yield stop
     finally:

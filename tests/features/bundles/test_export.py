@@ -15,6 +15,8 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.bundles.bundle import BundleEnd, BundleWriter, OutputFile, read_bundle
 from doi_proxy.features.bundles.export import RecordWriter, export_all, export_prefix
+from doi_proxy.resolver.destination import Destinations
+from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolution import Origin, Resolution
 from doi_proxy.system.progress import Bar
 from doi_proxy.upstream.source import SealedSource
@@ -84,7 +86,8 @@ async def test_a_prefix_is_exported_with_the_records_that_its_redirects_need() -
     file = BytesIO()
     records = RecordWriter(BundleWriter(file))
     resolver = usual_resolver(cache, SealedSource(), clock, observer=records)
-    await export_prefix(cache, resolver, HandleName("10.1"), records, Bar())
+    destinations = Destinations(resolver, PrefixChain(resolver), resolves="doi")
+    await export_prefix(destinations, HandleName("10.1"), records, Bar())
     assert sorted(keys(file)) == ["10.1/ALIAS", "10.1/GONE", "10.2/END"]
     await resolver.close()
     await cache.close()

@@ -20,16 +20,16 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.entry import Entry
 from doi_proxy.commands.main import main
-from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.bundles import import_bundle
 from doi_proxy.features.bundles.export import ExportChoice, export
-from doi_proxy.features.bundles.visit import warm
+from doi_proxy.features.lists.command import ResolveChoice
+from doi_proxy.features.lists.warm import warm
 from doi_proxy.system.files import GzipLimits
 from doi_proxy.system.options import write_value
 from tests.cache.entries import bundle, entry, missing
 from tests.clock import Clock
 from tests.cluster.processes import ROOT, Proxy
-from tests.fake_upstream import FakeUpstream
+from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import command_context, usual_cache
 from tests.registry_records import write_registry
 from tests.table import table
@@ -299,7 +299,7 @@ def test_the_names_of_a_list_travel_with_what_their_redirects_need(
     output = capsys.readouterr()
     assert "10.1000/gone: not in the store" in output.err
     assert "1 names are not in the store" in output.err
-    assert "invalid: " in output.err and "line 4" in output.err
+    assert "list.txt, line 4: 'no name': " in output.err
 
 
 @pytest.mark.process
@@ -357,19 +357,16 @@ async def test_every_name_of_a_list_gets_its_verdict_and_a_second_run_sends_no_q
         upstream.put("10.1000/bare", [])
         upstream.fault("10.1000/bad", "status", status=500)
         settings = settings_for(upstream, store)
-        assert await warm(command_context(settings), [path], column=None, limit=None) == 1
+        assert await warm(command_context(settings), ResolveChoice((path,)), None) == 1
         output = capsys.readouterr()
-        assert output.out == (
-            "resolved 3, not_found 1, values_not_found 1, invalid 1, could_not_verify 1, stale 0, skipped 0\n"
-        )
-        assert "could_not_verify: 10.1000/bad: " in output.err
-        assert "2 names were repeated" in output.err
+        assert output.out == "resolved 5, no_target 1, not_found 1, not_a_doi 1, unverified 1\n"
+        assert "unverified: 10.1000/bad: " in output.err
+        assert f"not_a_doi: {path}, line 9: 'no name': " in output.err
         assert upstream.queries("10.1000/1") == upstream.queries("10.1000") == upstream.queries(SERVICE) == 1
         upstream.reset()
         upstream.put("10.1000/late", url=HANDBOOK)
-        assert await warm(command_context(settings), [path], column=None, limit=None) == 0
-        assert "resolved 1, not_found 1, values_not_found 1, invalid 1" in (out := capsys.readouterr().out)
-        assert out.endswith("stale 0, skipped 3\n")
+        assert await warm(command_context(settings), ResolveChoice((path,)), None) == 0
+        assert capsys.readouterr().out == "resolved 6, no_target 1, not_found 1, not_a_doi 1\n"
         assert upstream.queries() == upstream.queries("10.1000/bad") == 1
 
 
@@ -386,15 +383,46 @@ async def test_a_question_that_the_budget_lets_wait_is_asked_later_and_not_given
         # The first name opens the breaker; the second one finds it open, waits and is asked.
         path = listed(tmp_path, "10.1000/1", "10.1000/2")
         upstream.put("10.1000/2", url=HANDBOOK)
-        assert await warm(command_context(settings), [path], column=None, limit=None) == 1
+        assert await warm(command_context(settings), ResolveChoice((path,)), None) == 1
         assert upstream.queries("10.1000/2") == 1
     assert "resolved 1, " in capsys.readouterr().out
+
+
+@pytest.mark.anyio
+async def test_a_limit_counts_only_names_that_are_fetched_and_the_next_run_goes_on(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"10.1000/{number}" for number in range(4)]
+    async with FakeUpstream() as upstream:
+        for name in ("10.1000", *names):
+            upstream.put(name, url=HANDBOOK)
+        context, choice = command_context(settings_for(upstream, store)), ResolveChoice((listed(tmp_path, *names),))
+        for fetched in (2, 4):
+            assert await warm(context, choice, 2) == 0
+            assert sum(upstream.queries(name) for name in names) == fetched
+            assert ("stopped: the limit is reached" in capsys.readouterr().err) == (fetched == 2)
+
+
+def test_a_record_that_cannot_be_renewed_is_stale_and_the_exit_status_says_so(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def warm_offline() -> int:
+        async with FakeUpstream() as upstream:
+            upstream.fault(EVERY_NAME, "reset")
+            choice = ResolveChoice((listed(tmp_path, "10.1000/1"),))
+            return await warm(command_context(settings_for(upstream, store)), choice, None)
+
+    fill(store, *records("10.1000", "10.1000/1", age=90_000.0))
+    assert asyncio.run(warm_offline()) == 1
+    output = capsys.readouterr()
+    assert output.out == "resolved 1; stale 1\n"
+    assert "resolved: 10.1000/1: The record is past its TTL: " in output.err
 
 
 @pytest.mark.process
 @pytest.mark.anyio
 async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_on(tmp_path: Path, store: str) -> None:
-    names = ["10.1000/1", "10.1000/2", "10.1000/3"]
+    names = ["10.1000/1", "10.1000/2", "10.1000/3", "10.1000/4"]
     async with FakeUpstream() as upstream:
         upstream.put("10.1000", [value("URL", HANDBOOK)])
         for name in names:
@@ -412,34 +440,11 @@ async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_
         upstream.release("10.1000/2")
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
         assert process.returncode == 130
-        assert out.startswith(b"resolved 2, not_found 0, ")
-        assert b"stopped: by SIGINT; run the same command again" in err
-        assert sorted(await asyncio.to_thread(held, store)) == ["10.1000", "10.1000/1", "10.1000/2"]
-        assert upstream.queries("10.1000/3") == 0
-
-
-@pytest.mark.anyio
-async def test_an_export_may_ask_for_what_is_missing(
-    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = listed(tmp_path, "10.1000/1", "10.1000/2", "10.1000/bad")
-    async with FakeUpstream() as upstream:
-        upstream.put("10.1000", [value("URL", HANDBOOK)])
-        upstream.put("10.1000/1", url=HANDBOOK)
-        upstream.put("10.1000/2", url=HANDBOOK)
-        upstream.fault("10.1000/bad", "reset")
-        settings = settings_for(upstream, store)
-        assert await warm(command_context(settings), [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 0
-        path = listed(tmp_path, "10.1000/1", "10.1000/2", "10.1000/bad")
-        assert (
-            await export(command_context(settings), ExportChoice([path], queries_upstream=True), str(tmp_path / "b"))
-            == 1
-        )
-        assert upstream.queries("10.1000/1") == upstream.queries("10.1000/2") == 1
-    assert sorted(keys_in((tmp_path / "b").read_bytes())) == ["10.1000", "10.1000/1", "10.1000/2"]
-    assert "resolved 1, not_found 0, values_not_found 0, invalid 0, could_not_verify 1, stale 0, skipped 1" in (
-        capsys.readouterr().out
-    )
+        assert out.startswith(b"resolved ")
+        assert b"stopped: by a signal; run the same command again" in err
+        assert {"10.1000", "10.1000/1", "10.1000/2"} <= (await asyncio.to_thread(held, store)).keys()
+        # One name is read ahead.
+        assert upstream.queries("10.1000/4") == 0
 
 
 # --- Stats and purge ----------------------------------------------------------------------------------------------
@@ -482,7 +487,7 @@ def test_what_is_chosen_is_purged_and_nothing_else(
     assert run("purge", store, *arguments) == 0
     output = capsys.readouterr()
     assert output.out == f"purged {gone}\n"
-    assert ("10.1000/none: not in the store" in output.err) == ("10.1000/none" in arguments)
+    assert ("10.1000/none: no entry" in output.err) == ("10.1000/none" in arguments)
     assert sorted(held(store)) == left
 
 
@@ -579,15 +584,9 @@ async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_
     out = str(tmp_path / "bundle.ndjson.gz")
     async with FakeUpstream() as upstream, serving(tmp_path, upstream.url, store) as proxy:
         register(upstream)
-        settings = settings_for(upstream, store)
-        assert (
-            await export(
-                command_context(settings),
-                ExportChoice([str(tmp_path / "list.txt")], queries_upstream=True),
-                out,
-            )
-            == 0
-        )
+        context, path = command_context(settings_for(upstream, store)), str(tmp_path / "list.txt")
+        assert await warm(context, ResolveChoice((path,)), None) == 0
+        assert await export(context, ExportChoice([path]), out) == 0
         expected = await answers(proxy)
         assert [status for status, _, _ in expected] == [302, 200, 301, 302, 302] + [200] * 6 + [302]
         assert expected[-1][1] == "https://data.example/"
@@ -630,7 +629,6 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
         (["purge", "--all", "--store-url", "sqlite:///nowhere/x"], "this file does not exist"),
         (["show", "--store-url", f"sqlite:///{'x' * 300}"], "cannot be opened: File name too long"),
         (["export", "--from", "x", "--prefix", "10.1000"], "give one of them"),
-        (["export", "--fetch"], "--fetch needs --from LIST"),
         (["export", "--column", "doi"], "--column is for the lists of names"),
         (["export", "bundle.ndjson", "-o", "b.ndjson"], "name the same file"),
         (["show", "10.1000/1", "--every-entry"], "give no names"),
@@ -659,14 +657,3 @@ def test_what_cannot_be_done_is_told_in_one_line_with_exit_status_2(
     shown = capsys.readouterr().err.splitlines()
     assert message in shown[-1]
     assert shown[-1].startswith("doi-proxy: ")
-
-
-@pytest.mark.anyio
-async def test_a_sealed_proxy_does_not_ask_for_an_export(tmp_path: Path, store: str) -> None:
-    with pytest.raises(ConfigurationError, match="--mode sealed"):
-        await export(
-            command_context(Settings(mode="sealed", store_url=store)),
-            ExportChoice([listed(tmp_path, "10.1000/1")], queries_upstream=True),
-            str(tmp_path / "b"),
-        )
-    assert not (tmp_path / "b").exists() and not (tmp_path / "b.partial").exists()

@@ -124,6 +124,26 @@ async def test_a_short_doi_is_read_in_the_url_of_a_resolver_as_parse_reads_it(be
     assert [(row.doi, row.verdict) for row in rows] == [("10/abcde", Verdict.ALIAS), (None, Verdict.NOT_A_DOI)]
 
 
+async def test_names_that_may_be_fetched_are_counted_and_those_of_the_cache_are_not(bench: Bench) -> None:
+    for name in "abc":
+        bench.upstream.put(f"10.5555/{name}", url=URL)
+    await bench.run("10.5555/a")
+    rows = await bench.run("10.5555/a", "10.5555/b", "10.5555/a", "10.5555/c", max_fetched=1)
+    assert [row.doi for row in rows] == ["10.5555/a", "10.5555/b"]
+    assert bench.upstream.queries("10.5555/c") == 0
+
+
+async def test_rows_for_metadata_depend_on_the_records_of_the_prefix(bench: Bench) -> None:
+    bench.upstream.put("10.5555/a", url=URL)
+    bench.upstream.fault("10.5555", "reset")
+    await bench.run("10.5555/a")
+    for known in (False, True):
+        (row,) = await bench.run("10.5555/a", for_metadata=True)
+        assert (row.verdict is Verdict.RESOLVED) == known
+        bench.upstream.reset()
+        bench.clock.advance(60)
+
+
 async def test_a_slow_name_holds_back_the_rows_after_it_and_a_bounded_number_of_lookups() -> None:
     async with running(bounds=replace(BOUNDS, concurrency=2, window=3)) as bench:
         read = []

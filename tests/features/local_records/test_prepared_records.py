@@ -13,7 +13,8 @@ import pytest
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.bundles.export import ExportChoice, export
-from doi_proxy.features.bundles.visit import MAX_FAILURES, warm
+from doi_proxy.features.lists.command import ResolveChoice
+from doi_proxy.features.lists.warm import warm
 from doi_proxy.features.local_records.records import LocalRecord, LocalRecords
 from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.protocol import ServerProtocol
@@ -147,7 +148,7 @@ tombstone = { reason = "Withdrawn.", date = 2026-03-01 }
 prefix = "10.5073"
 deny = "For tests."
 """
-DENIED = [f"10.5073/{number}" for number in range(MAX_FAILURES + 5)]
+DENIED = [f"10.5073/{number}" for number in range(25)]
 
 
 def settings_for(tmp_path: Path, upstream: FakeUpstream) -> Settings:
@@ -175,11 +176,10 @@ async def test_warm_asks_for_no_local_name_and_goes_on_after_denied_ones(
 ) -> None:
     async with FakeUpstream() as upstream:
         settings = settings_for(tmp_path, upstream)
-        assert await warm(command_context(settings), [str(tmp_path / "list.txt")], column=None, limit=None) == 1
-        verdicts = f"resolved 1, not_found 1, values_not_found 0, invalid 0, could_not_verify {len(DENIED)}, stale 0"
+        assert await warm(command_context(settings), ResolveChoice((str(tmp_path / "list.txt"),)), None) == 1
         output = capsys.readouterr()
-        assert output.out == f"{verdicts}, skipped 1\n"
-        assert "could_not_verify: 10.5073/0: For tests." in output.err
+        assert output.out == f"resolved 2, not_found 1, unverified {len(DENIED)}\n"
+        assert "unverified: 10.5073/0: For tests." in output.err
         assert upstream.queries("10.5072/local") == upstream.queries("10.5072/gone") == upstream.queries(DENIED[0]) == 0
         assert "10.5074/A" in await keys(settings)
         assert {"10.5072/LOCAL", "10.5072/GONE"}.isdisjoint(await keys(settings))
@@ -191,10 +191,10 @@ async def test_a_local_record_is_not_exported_and_the_one_of_the_store_is(tmp_pa
         without = settings.model_copy(update={"local_records": None})
         (tmp_path / "one.txt").write_text("10.5072/local\n")
         path, bundle = str(tmp_path / "one.txt"), tmp_path / "bundle.ndjson"
-        choice = ExportChoice([path], queries_upstream=True)
-        assert await export(command_context(settings), choice, str(bundle)) == 1
+        assert await warm(command_context(settings), ResolveChoice((path,)), None) == 0
+        assert await export(command_context(settings), ExportChoice([path]), str(bundle)) == 1
         assert not bundle.exists()
-        assert await warm(command_context(without), [path], column=None, limit=None) == 0
+        assert await warm(command_context(without), ResolveChoice((path,)), None) == 0
         assert await export(command_context(settings), ExportChoice([path]), str(bundle)) == 0
         assert "https://example.org/registered" in bundle.read_text()
         assert "https://example.org/local" not in bundle.read_text()

@@ -1,4 +1,4 @@
-"""`doi-proxy cache import`, `cache export` and `cache warm`."""
+"""`doi-proxy cache import` and `cache export`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from doi_proxy.features.feature import (
     read_prefix,
     refuse_options,
     set_usage,
-    whole_number,
 )
 from doi_proxy.system.files import STANDARD_INPUT, STANDARD_OUTPUT
 from doi_proxy.system.options import Settings
@@ -156,15 +155,8 @@ def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
     return 1 if counts["refused"] or absent or is_empty or imported.checksum is Checksum.WRONG else 0
 
 
-#: What a list of names can be.
-_LIST: Final = (
-    "text file with one name a line, .csv, .bib, .ris, .jsonl or .json, each also with .gz; - is text from standard "
-    "input"
-)
-
-
 def _add_export(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[FILE] [--from LIST [--fetch] [--column NAME] | --prefix PREFIX]")
+    set_usage(command, "[FILE] [--from LIST [--column NAME] | --prefix PREFIX]")
     command.add_argument(
         "file", nargs="?", metavar="FILE", help="the bundle, compressed if it ends in .gz; by default standard output"
     )
@@ -174,25 +166,12 @@ def _add_export(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="LIST",
-        help=f"only the names of this list, a {_LIST}; repeat it for several",
+        help="only the names of this list, in any format that `resolve` reads; - is standard input; repeat it for "
+        "several",
     )
-    _add_column(command)
-    command.add_argument("--prefix", metavar="PREFIX", help="only the names under this prefix, such as 10.1000")
-    command.add_argument(
-        "--fetch", action="store_true", help="fetch the names of the lists that are not fresh from the upstream"
-    )
-    command.add_argument("-o", "--output", metavar="FILE", help="the same as FILE")
-
-
-def _add_warm(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--column NAME] [--limit N] LIST [LIST ...]")
-    command.add_argument("lists", nargs="+", metavar="LIST", help=_LIST)
-    _add_column(command)
-    command.add_argument("--limit", type=whole_number, metavar="N", help="query the upstream for at most N names")
-
-
-def _add_column(command: argparse.ArgumentParser) -> None:
     command.add_argument("--column", metavar="NAME", help="column of a CSV list (default: doi)")
+    command.add_argument("--prefix", metavar="PREFIX", help="only the names under this prefix, such as 10.1000")
+    command.add_argument("-o", "--output", metavar="FILE", help="the same as FILE")
 
 
 def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
@@ -200,24 +179,15 @@ def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
 
     if namespace.lists and namespace.prefix:
         raise ConfigurationError("--from and --prefix cannot be used together; give one of them")
-    if namespace.fetch and not namespace.lists:
-        raise ConfigurationError("--fetch needs --from LIST to say which names to look up")
     if namespace.column and not namespace.lists:
         raise ConfigurationError("--column is for the lists of names; give them with --from LIST")
     if namespace.file and namespace.output:
         raise ConfigurationError("FILE and --output name the same file; give one of them")
-    choice = ExportChoice(namespace.lists, read_prefix(namespace.prefix), namespace.fetch, namespace.column)
+    choice = ExportChoice(namespace.lists, read_prefix(namespace.prefix), namespace.column)
     return run_job(export(context, choice, namespace.file or namespace.output or STANDARD_OUTPUT))
-
-
-def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from doi_proxy.features.bundles.visit import warm
-
-    return run_job(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))
 
 
 COMMANDS: Final = (
     Command("cache import", _add_import, lambda context, namespace: run_import(namespace, context)),
     Command("cache export", _add_export, _export),
-    Command("cache warm", _add_warm, _warm),
 )

@@ -33,7 +33,7 @@ class Bundles(Feature):
     """The service that loads the seed, if there is one."""
 
     name = "bundles"
-    summary = "records as lines of JSON: the seed, and the commands export, import and warm"
+    summary = "records as lines of JSON: the seed, and the commands export and import"
     settings = BundleSettings
 
     @classmethod

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final, Literal, TypeGuard
 
 from doi_names.errors import InvalidName
@@ -40,7 +41,7 @@ from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.list_formats.body import ListSource, read_items
 from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
-from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Origin
+from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Negotiation, Origin
 from doi_proxy.system.files import STANDARD_INPUT
 from doi_proxy.system.options import Settings
 from doi_proxy.upstream.guard import UNSENT_OUTCOMES
@@ -87,6 +88,10 @@ class BatchOptions:
     agency: AgencySource = "cached"
     #: The priority of queries about names.
     priority: Priority = Priority.BULK
+    #: Whether a row depends on the records of the prefix too, as the answer to a request for metadata does.
+    for_metadata: bool = False
+    #: Names that are fetched from the upstream. The rows end before the next name.
+    max_fetched: float = inf
 
 
 def agency_source(fields: Sequence[str], *, is_named: bool, only_cached: bool) -> AgencySource:
@@ -291,9 +296,10 @@ def build_batches(
     clock: Callable[[], float] = time.time,
     count: Callable[[str], None] = lambda verdict: None,
     compare: Compare | None = None,
+    concurrency: int = CONCURRENCY,
 ) -> Batches:
     """The engine. `count` is called with the verdict of each row."""
-    bounds = BatchBounds(concurrency=CONCURRENCY, timeout=WAIT_TIMEOUT)
+    bounds = BatchBounds(concurrency, WAIT_TIMEOUT)
     names = names or build_suggested_names(settings, core, settings.public_url)
     return Batches(core.destinations, bounds, clock, time.monotonic, names, count, compare=compare)
 
@@ -358,6 +364,8 @@ class _Batch:
         self._agencies = AgencyLookup(parts.destinations, options)
         self._wait = UpstreamWait(parts.bounds.timeout)
         self._turn = Turn(parts.timer)
+        #: Names that may still be fetched.
+        self._left = options.max_fetched
         self._began = asyncio.get_running_loop().time()
         self._checks_seconds = 0.0
 
@@ -384,7 +392,10 @@ class _Batch:
             keys = [item[1].key for item in items if isinstance(item, tuple)]
             self._parts.destinations.resolver.cache.read_ahead(keys)
             for item in items:
-                if isinstance(item, _End) or self._options.is_stopped():
+                # A name that the cache answers counts until then.
+                while not self._left and self._lookups:
+                    await asyncio.wait(self._lookups.values(), return_when=asyncio.FIRST_COMPLETED)
+                if isinstance(item, _End) or self._options.is_stopped() or not self._left:
                     await self._queue.put(item if isinstance(item, _End) else _End())
                     return
                 await self._queue.put(await self._start(*item) if isinstance(item, tuple) else item)
@@ -411,7 +422,7 @@ class _Batch:
 
     def _find_now(self, name: HandleName) -> Judgement | None:
         judgement = self._judgements.find(name.key)
-        if judgement is not None:
+        if judgement is not None or self._options.for_metadata:
             return judgement
         destinations = self._parts.destinations
         found = destinations.resolver.resolve_now(name, only_cached=self._options.only_cached)
@@ -422,6 +433,7 @@ class _Batch:
 
     async def _launch(self, name: HandleName, judgement: Judgement | None) -> asyncio.Task[_Answer]:
         await self._slots.acquire()
+        self._left -= judgement is None
         lookup = asyncio.create_task(self._look_up(name, judgement))
         self._lookups[name.key] = lookup
         lookup.add_done_callback(lambda done: self._land(name.key))
@@ -449,7 +461,7 @@ class _Batch:
 
     async def _find(self, name: HandleName) -> Judgement:
         """Look up a name. While the upstream accepts no queries, wait and try again, within the timeout."""
-        query = DestinationQuery(name)
+        query = DestinationQuery(name, negotiation=Negotiation(conneg=self._options.for_metadata))
         while True:
             began = self._parts.timer()
             try:
@@ -465,6 +477,7 @@ class _Batch:
                 return judge_failure(as_failure(error))
             else:
                 self._wait.record_answer(destination.resolution.origin)
+                self._left += destination.resolution.origin in (Origin.HIT, Origin.LOCAL)
                 return judge_destination(destination)
 
     # --- The rows ---------------------------------------------------------------------------------------------------

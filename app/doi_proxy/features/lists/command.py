@@ -1,4 +1,4 @@
-"""The command line of `doi-proxy resolve`.
+"""The command lines of `doi-proxy resolve` and `doi-proxy cache warm`.
 
 Every call of the program builds this parser, so this module imports only what is fast to import.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.feature import Command, CommandContext, add_server
+from doi_proxy.features.feature import Command, CommandContext, add_server, set_usage, whole_number
 
 if TYPE_CHECKING:
     from doi_proxy.proxy_client import ProxyServer
@@ -171,4 +171,27 @@ def _choose_format(output: Path | None, named: str | None) -> str | None:
     return named or by_name
 
 
-COMMANDS: Final = (Command("resolve", add_resolve_arguments, resolve),)
+def _add_warm(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[--column NAME] [--limit N] LIST [LIST ...]")
+    command.add_argument(
+        "lists",
+        nargs="+",
+        metavar="LIST",
+        help="list of names, in any format that `resolve` reads, each also with .gz; - is standard input",
+    )
+    command.add_argument("--column", metavar="NAME", help="column of a CSV list (default: doi)")
+    command.add_argument("--limit", type=whole_number, metavar="N", help="fetch at most N names from the upstream")
+
+
+def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
+    from doi_proxy.features.lists.warm import warm
+    from doi_proxy.system.progress import run_job
+
+    choice = ResolveChoice(tuple(namespace.lists), column=namespace.column)
+    return run_job(warm(context, choice, namespace.limit))
+
+
+COMMANDS: Final = (
+    Command("resolve", add_resolve_arguments, resolve),
+    Command("cache warm", _add_warm, _warm),
+)

@@ -55,7 +55,7 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
     require_files(choice.lists)
     if choice.matches:
-        texts = [source.path for source in _sources(choice) if choice.extracts or source.format in (None, TEXT)]
+        texts = [source.path for source in list_sources(choice) if choice.extracts or source.format in (None, TEXT)]
         # A name and a text have no titles to compare.
         if without := [*choice.names, *texts]:
             raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
@@ -67,7 +67,7 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     with rows_file.RowOutput(choice.output) as output, stop_on_signals() as stop:
         recorder = rows_file.RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
         job = server_client.ListJob(recorder, files, server_client.find_obstacle(output, output_format, fields))
-        inputs = _read_inputs(choice, files, stop.event)
+        inputs = read_inputs(choice, files, stop.event)
         try:
             async with aclosing(inputs):
                 first = await server_client.go_on(output, job, inputs, output_format, fields)
@@ -112,14 +112,15 @@ async def _run(
 # --- The lists ----------------------------------------------------------------------------------------------------
 
 
-def _sources(choice: ResolveChoice) -> list[ListSource]:
+def list_sources(choice: ResolveChoice) -> list[ListSource]:
+    """The lists, with the options that say how they are read."""
     return [
         ListSource(path, choice.input_format, choice.column, keeps_entries=choice.matches, extracts=choice.extracts)
         for path in choice.lists
     ]
 
 
-async def _read_inputs(
+async def read_inputs(
     choice: ResolveChoice, files: server_client.ListFiles, stop: asyncio.Event
 ) -> AsyncGenerator[list[BatchInput]]:
     """The inputs in groups."""
@@ -127,7 +128,7 @@ async def _read_inputs(
         files.add("", len(choice.names))
         files.names += len(choice.names)
         yield list(choice.names)
-    for source in _sources(choice):
+    for source in list_sources(choice):
         parser = source.open_parser()
         async with aclosing(stream_items(source, stop, parser)) as groups:
             async for items in groups:
@@ -139,7 +140,8 @@ async def _read_inputs(
     files.is_complete = not stop.is_set()
 
 
-async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput]:
+async def flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput]:
+    """The inputs one by one, until `stop`."""
     async for group in groups:
         for item in group:
             if stop.is_set():
@@ -188,7 +190,7 @@ async def open_rows(
             if compare is None:
                 raise ConfigurationError("--match: no metadata are fetched; add --metadata on, online")
         batches = build_batches(settings, core, names, compare=compare)
-        yield await stack.enter_async_context(aclosing(batches.groups(_flatten(inputs, stop), options)))
+        yield await stack.enter_async_context(aclosing(batches.groups(flatten(inputs, stop), options)))
 
 
 def _query(choice: ResolveChoice) -> str:
@@ -254,7 +256,7 @@ def _default_format(choice: ResolveChoice) -> str:
         return "urls"
     if not _is_terminal_output(choice):
         return "jsonl"
-    formats = [source.format for source in _sources(choice)]
+    formats = [source.format for source in list_sources(choice)]
     # Files of references: their rows have keys.
     with_keys = {"bibtex", "ris", "medline", "endnote", "wos"}
     has_entries = all(form is not None and form.name in with_keys for form in formats) and not choice.extracts
@@ -276,7 +278,7 @@ def _count_time(settings: Settings, choice: ResolveChoice) -> RemainingTime | No
     """What estimates the time. None if no progress is shown, and for lists whose length is not known."""
     if not shows_progress() or _is_terminal_output(choice):
         return None
-    size = count_lists(_sources(choice))
+    size = count_lists(list_sources(choice))
     rate = None if choice.server is not None or choice.only_cached else settings.upstream_rate
     return None if size is None else RemainingTime(size, rate)
 
@@ -298,7 +300,7 @@ def _show_progress(
 
 def _propose_extraction(choice: ResolveChoice, recorder: rows_file.RowRecorder) -> None:
     """Say how to read running text, if a list of names has mostly none."""
-    is_list = not choice.extracts and any(source.format in (None, TEXT) for source in _sources(choice))
+    is_list = not choice.extracts and any(source.format in (None, TEXT) for source in list_sources(choice))
     wrong = recorder.verdicts[Verdict.NOT_A_DOI] - recorder.without_doi
     # The rows after which a list of names that are mostly none may be a text.
     if is_list and recorder.rows >= 3 and 2 * wrong > recorder.rows:
