@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field
 
-from doi_proxy.features.status.clients import PrefixKind
 from doi_proxy.system.check import EventKind
 
 #: The path of the page.
@@ -107,13 +106,6 @@ class EventStatus(BaseModel):
     )
 
 
-class PrefixCount(BaseModel):
-    """A prefix, and its names."""
-
-    prefix: str = Field(examples=["10.1000"])
-    names: int
-
-
 class StoreStatus(BaseModel):
     """The store, and the memory of this process."""
 
@@ -207,12 +199,6 @@ class Status(BaseModel):
     store: StoreStatus
     local_records: LocalReadiness | None
     clients: ClientStatus
-    prefixes: dict[PrefixKind, list[PrefixCount]] | None = Field(
-        None,
-        description="The prefixes with most names of today: requested, not registered, and not verified. "
-        "Only those of more than five networks, and only for a request with the token, and for a client in "
-        "`status_networks` other than everyone.",
-    )
     connections: int = Field(description="Open client connections.")
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")
     loop_delay: float | None = Field(description="Mean delay of the event loop in the last hour, in seconds.")

@@ -15,7 +15,7 @@ from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.metrics.feature import Metrics
 from doi_proxy.features.metrics.history import STEP, History, Point, Totals, read_totals
 from doi_proxy.features.status import models
-from doi_proxy.features.status.clients import ClientCounts, PrefixCounts, PrefixKind
+from doi_proxy.features.status.clients import ClientCounts
 from doi_proxy.features.status.models import Readiness, UpstreamReadiness
 from doi_proxy.features.status.summary import RECENT, Facts, read_english, summarize, write_problem
 from doi_proxy.system.check import Cause, CounterData, Event, GaugeData, Incidents, Service
@@ -198,8 +198,8 @@ class StatusReader:
         )
         return summarize(facts, history, self._started, now)
 
-    async def read(self, prefixes: PrefixCounts | None) -> models.Status:
-        """The state now, with these counts of prefixes. The store is read, and an upstream never."""
+    async def read(self) -> models.Status:
+        """The state now. The store is read, and an upstream never."""
         readiness = await self._describe_parts()
         totals = self._collect()
         history = self._history.read_now(self._context.clock(), totals.series())
@@ -229,7 +229,6 @@ class StatusReader:
             store=await self._store(),
             local_records=readiness.local_records,
             clients=self._clients(),
-            prefixes=None if prefixes is None else _list_prefixes(prefixes),
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
@@ -317,11 +316,6 @@ def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
             seconds += max(0.0, until - max(reached, event.at))
             reached = max(reached, until)
     return seconds
-
-
-def _list_prefixes(prefixes: PrefixCounts) -> dict[PrefixKind, list[models.PrefixCount]]:
-    top = prefixes.top().items()
-    return {kind: [models.PrefixCount(prefix=prefix, names=names) for prefix, names in shown] for kind, shown in top}
 
 
 def _show(event: Event) -> models.EventStatus:

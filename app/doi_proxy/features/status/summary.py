@@ -334,13 +334,6 @@ class StatusText:
                 yield from ("", self._say(f"table_{key}"))
                 yield from (f"  {count:>9,}  {_clean(self._word(key, name))}" for name, count in sorted(counts.items()))
 
-        for kind, prefixes in (status.prefixes or {}).items():
-            if prefixes:
-                yield from ("", self._say(f"prefixes_{kind}"))
-                yield from (
-                    f"  {counted_prefix.names:>9,}  {_clean(counted_prefix.prefix)}" for counted_prefix in prefixes
-                )
-
     def _numbers(self, status: Status) -> Iterator[str]:
         summary = status.summary
         if summary is not None:
