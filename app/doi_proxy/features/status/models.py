@@ -129,14 +129,12 @@ class BudgetStatus(BaseModel):
 
 
 class ClientStatus(BaseModel):
-    """How the requests of the last hour are spread. A client is a network. There is no address.
+    """How many clients sent the requests of the last hour. A client is a network. There is no address.
 
     Prepared answers count one answer in 16, sixteenfold. A client with a few such requests can be missing.
     """
 
     networks: int = Field(description="Clients that sent a request.")
-    half: int = Field(description="The smallest number of clients that sent half of the requests.")
-    nine_tenths: int = Field(description="The smallest number of clients that sent nine tenths of the requests.")
     largest_share: float | None = Field(description="Share of the busiest client, 0 to 1.")
 
 

@@ -210,6 +210,7 @@ class StatusReader:
         hits = totals.series()["hits"]
         unverified = totals.by("doi_proxy_could_not_verify_total", "reason")
         denied = unverified.pop(PrefixDenied.token, 0)
+        networks, largest_share = self._client_counts.read()
         status = models.Status(
             version=read_version(),
             instance=readiness.instance,
@@ -228,7 +229,7 @@ class StatusReader:
             budget=await self._budget(),
             store=await self._store(),
             local_records=readiness.local_records,
-            clients=self._clients(),
+            clients=models.ClientStatus(networks=networks, largest_share=largest_share),
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
@@ -276,12 +277,6 @@ class StatusReader:
 
     def _collect(self) -> Totals:
         return read_totals(self._metrics.registry.collect())
-
-    def _clients(self) -> models.ClientStatus:
-        shares = self._client_counts.shares()
-        return models.ClientStatus(
-            networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
-        )
 
     async def _budget(self) -> models.BudgetStatus:
         budget = self._core.upstream.budget
