@@ -176,7 +176,7 @@ class StatusSummary(BaseModel):
 class Status(BaseModel):
     """The state of this instance. Counts are since its start."""
 
-    summary: StatusSummary | None = None
+    summary: StatusSummary
     version: str
     instance: str = Field("", description="The setting `instance`: the instance that answers.", examples=["1"])
     started: int = Field(description="The start of the process, in seconds since the epoch.")

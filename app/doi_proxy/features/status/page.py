@@ -130,6 +130,7 @@ def page_facts(status: Status) -> dict[str, Any]:
             "day": plot(status.history, status.started + status.uptime, DAY),
         },
         "number": summary.write_number,
+        "numbers": summary.write_numbers,
         "share": summary.write_share,
         "counted": summary.write_count,
         **written,

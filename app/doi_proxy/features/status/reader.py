@@ -202,8 +202,8 @@ class StatusReader:
         """The state now. The store is read, and an upstream never."""
         readiness = await self._describe_parts()
         totals = self._collect()
-        history = self._history.read_now(self._context.clock(), totals.series())
-        points = history.points
+        recorded = self._history.read_now(self._context.clock(), totals.series())
+        points = recorded.points
         await asyncio.sleep(0)
         answers = totals.by("doi_proxy_cache_answers_total", "kind")
         number = sum(answers.values())
@@ -211,7 +211,9 @@ class StatusReader:
         unverified = totals.by("doi_proxy_could_not_verify_total", "reason")
         denied = unverified.pop(PrefixDenied.token, 0)
         networks, largest_share = self._client_counts.read()
-        status = models.Status(
+        history = [_describe(point) for point in points]
+        return models.Status(
+            summary=self._summarize(readiness, history),
             version=read_version(),
             instance=readiness.instance,
             started=int(self._started),
@@ -234,11 +236,9 @@ class StatusReader:
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
             events=[_show(event) for event in reversed(self._events.read())],
-            history=[_describe(point) for point in points],
-            minutes=[_describe(point) for point in history.minutes],
+            history=history,
+            minutes=[_describe(point) for point in recorded.minutes],
         )
-        summary = self._summarize(readiness, status.history)
-        return status.model_copy(update={"summary": summary})
 
     def _find_cause(self, *urls: str) -> Cause:
         """Why the last name got no answer from an upstream, or from one of these."""
