@@ -1,4 +1,4 @@
-"""The plots of 24 hours and of one: stacked paths, their scale, the times, and when an upstream was down."""
+"""The plot of 24 hours: stacked paths, their scale, the times, and when an upstream was down."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Final
 import pytest
 
 from doi_proxy.assembly.features import text_packages
-from doi_proxy.features.status.models import DAY, HEIGHT, HOUR, HistoryPoint, StatusSummary, UpstreamName, plot
+from doi_proxy.features.status.models import STEP, HistoryPoint, StatusSummary, UpstreamName
+from doi_proxy.features.status.page import WIDTH, plot
 from doi_proxy.features.status.reader import sum_outages
 from doi_proxy.features.status.summary import write_count, write_number, write_sentence, write_share
 from doi_proxy.system.check import MAX_EVENTS, Event, EventLog
 from doi_proxy.web.languages import CORE, load_catalogues
 
-STEP: Final = DAY.step
-WIDTH: Final = DAY.columns
 #: Noon of a day, in seconds since the epoch.
 NOON: Final = 1_699_963_200
 
@@ -97,17 +96,6 @@ def test_a_day_at_the_limits_stays_in_the_box() -> None:
     drawn = plot([point(NOON - number * STEP, hits=10**15, stale=1) for number in range(WIDTH, 0, -1)], NOON)
     assert all(len(path) < 20 * WIDTH for _, path in drawn.paths)
     assert len(drawn.rows) <= 25
-    assert HEIGHT == 100
-
-
-def test_the_last_hour_has_a_column_a_minute_and_a_row_for_five() -> None:
-    points = [point(NOON - 60 * number, hits=60, down=6 * (number == 1)) for number in (70, 6, 1)]
-    drawn = plot(points, NOON, HOUR)
-    assert (drawn.width, drawn.top) == (60, 1.0)
-    assert dict(drawn.paths)["cache"] == "M53 100V0h1V100zM58 100V0h1V100z"
-    assert drawn.down == ((58, 1),)
-    assert [label for label, _, _ in drawn.labels] == ["11:15", "11:30", "11:45", "12:00"]
-    assert [(row.start, row.names[0], row.down) for row in drawn.rows] == [(NOON - 600, 60, 0), (NOON - 300, 60, 1)]
 
 
 # --- The events of a service: bounded, in order, without names and clients -------------------------------------------

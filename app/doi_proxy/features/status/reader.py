@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from doi_proxy.errors import NotInBundle, PrefixDenied
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.metrics.feature import Metrics
-from doi_proxy.features.metrics.history import STEP, History, Point, Totals, read_totals
+from doi_proxy.features.metrics.history import History, Point, Totals, read_totals
 from doi_proxy.features.status import models
 from doi_proxy.features.status.clients import ClientCounts
 from doi_proxy.features.status.models import Readiness, UpstreamReadiness
@@ -138,7 +138,7 @@ def name_upstream(url: str) -> str:
 
 
 #: The points whose means are shown as those of the last hour.
-_LAST_HOUR = 3_600 // STEP
+_LAST_HOUR = 3_600 // models.STEP
 
 
 class StatusReader:
@@ -202,8 +202,7 @@ class StatusReader:
         """The state now. The store is read, and an upstream never."""
         readiness = await self._describe_parts()
         totals = self._collect()
-        recorded = self._history.read_now(self._context.clock(), totals.series())
-        points = recorded.points
+        points = self._history.read_now(self._context.clock(), totals.series())
         await asyncio.sleep(0)
         answers = totals.by("doi_proxy_cache_answers_total", "kind")
         number = sum(answers.values())
@@ -237,7 +236,6 @@ class StatusReader:
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
             events=[_show(event) for event in reversed(self._events.read())],
             history=history,
-            minutes=[_describe(point) for point in recorded.minutes],
         )
 
     def _find_cause(self, *urls: str) -> Cause:
@@ -247,7 +245,7 @@ class StatusReader:
         guards = self._core.upstream.guards
         failures = [guards[url].log.last_failure for url in urls or guards]
         now = time.monotonic()
-        recent = [(at, cause) for at, cause in filter(None, failures) if now - at < RECENT * STEP]
+        recent = [(at, cause) for at, cause in filter(None, failures) if now - at < RECENT * models.STEP]
         return max(recent, key=itemgetter(0), default=(now, Cause()))[1]
 
     def _name_upstreams(self, events: Sequence[Event]) -> Iterator[models.UpstreamName]:

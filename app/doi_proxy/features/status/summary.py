@@ -10,7 +10,6 @@ from typing import Final
 
 from doi_proxy.errors import BudgetSpent, PlacesFull, ResourcesShort, UpstreamSlow
 from doi_proxy.features.status import models
-from doi_proxy.features.status.models import DAY
 from doi_proxy.system.check import LASTING
 from doi_proxy.web.languages import CORE, Catalogue, read_packaged
 from doi_proxy.web.negotiation import write_moment
@@ -88,7 +87,7 @@ class Facts:
 def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: float, now: float) -> models.StatusSummary:
     """The summary of a state, with its sentence. Times are in seconds since the epoch, history is oldest first."""
     # The history has a gap before its newest point if the machine slept, or the clock was set.
-    recent = [point for point in history[-RECENT:] if point.start >= now - RECENT * DAY.step]
+    recent = [point for point in history[-RECENT:] if point.start >= now - RECENT * models.STEP]
     requests, answers, hits, stale, failed = (
         sum(getattr(point, name) for point in recent) for name in ("requests", "answers", "hits", "stale", "unverified")
     )
