@@ -98,8 +98,8 @@ class EventStatus(BaseModel):
     )
     sign: str = Field(
         "",
-        description="What narrows the cause down: `page` (of HTML), `redirect`, `dns`, `certificate`, or the HTTP "
-        "status of a refusal.",
+        description="What narrows the cause down: `page` (of HTML), `redirect`, `dns`, `egress`, `certificate`, "
+        "`certificate-expired`, `certificate-early`, `certificate-host`, or the HTTP status of a refusal.",
     )
 
 
