@@ -193,10 +193,10 @@ def test_a_share_is_in_per_cent() -> None:
 @pytest.mark.parametrize(
     ("rate", "expected"),
     [
-        (0.5, "0.5 requests a second 0,5 Anfragen je Sekunde 0,5 requête par seconde 0,5 solicitudes por segundo"),
-        (1, "1 request a second 1 Anfrage je Sekunde 1 requête par seconde 1 solicitud por segundo"),
-        (2, "2 requests a second 2 Anfragen je Sekunde 2 requêtes par seconde 2 solicitudes por segundo"),
-        (46, "46 requests a second 46 Anfragen je Sekunde 46 requêtes par seconde 46 solicitudes por segundo"),
+        (0.5, "0.5 requests per second 0,5 Anfragen je Sekunde 0,5 requête par seconde 0,5 solicitudes por segundo"),
+        (1, "1 request per second 1 Anfrage je Sekunde 1 requête par seconde 1 solicitud por segundo"),
+        (2, "2 requests per second 2 Anfragen je Sekunde 2 requêtes par seconde 2 solicitudes por segundo"),
+        (46, "46 requests per second 46 Anfragen je Sekunde 46 requêtes par seconde 46 solicitudes por segundo"),
     ],
 )
 def test_a_rate_has_the_plural_of_its_language(rate: float, expected: str) -> None:
@@ -212,4 +212,4 @@ def test_without_a_request_for_a_name_there_is_no_share() -> None:
         hit_share=None,
         failed_share=0.0,
     )
-    assert write_sentence(TEXTS["en"], summary) == "Working. doi.org answers. 0 requests a second."
+    assert write_sentence(TEXTS["en"], summary) == "Working. doi.org answers. 0 requests per second."

@@ -50,7 +50,7 @@ async def test_it_prints_the_sentence_what_is_wrong_four_numbers_and_the_events(
     label, sentence, problem, _, numbers, *_, event = show(document).splitlines()
     assert (label, sentence[:28]) == ("http://proxy.example", "Working. 127.0.0.1 answers. ")
     assert problem == "  Many answers are past their TTL  DoiProxyServesStale"
-    assert re.match("[0-9.]+ requests a second   0% from the cache   0% without an answer   .+ query", numbers)
+    assert re.match("[0-9.]+ requests per second   0% from the cache   0% without an answer   .+ query", numbers)
     assert event.endswith(" UTC  doi.org gave no usable answer for 5 min")
 
 
