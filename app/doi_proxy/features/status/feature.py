@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
     from doi_proxy.features.status.clients import ClientCounts
-    from doi_proxy.features.status.models import Readiness, Status
-    from doi_proxy.features.status.reader import EventWatcher, StatusReader
+    from doi_proxy.features.status.models import Status
+    from doi_proxy.features.status.reader import StatusReader
     from doi_proxy.web.redirect import Face
 
 
@@ -49,19 +49,17 @@ class StatusPages(feature.Feature, Service):
     settings = StatusSettings
 
     _reader: StatusReader
-    _watcher: EventWatcher
     _clients: ClientCounts
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
         """Count clients, and record the history and the events."""
         from doi_proxy.features.metrics.feature import Metrics
         from doi_proxy.features.status.clients import ClientCounts
-        from doi_proxy.features.status.reader import EventWatcher, StatusReader
+        from doi_proxy.features.status.reader import StatusReader
         from doi_proxy.web.request_path import client_of
 
         context = self.context
         self._clients = ClientCounts(client_of, context.clock)
-        self._watcher = EventWatcher(context, core)
         self._reader = StatusReader(context, core, others[Metrics], self._clients)
         return self._clients, self
 
@@ -71,31 +69,20 @@ class StatusPages(feature.Feature, Service):
         from doi_proxy.features.status.models import STATUS_PATH
         from doi_proxy.features.status.page import add_health, add_status
 
-        self._reader.services = self._watcher.services = opened.services
-        add_health(app, self._describe_readiness)
+        self._reader.watcher.services = opened.services
+        add_health(app, self._reader.describe_readiness)
         settings = self.context.settings
         path = OperatorPath(face, STATUS_PATH, settings.group(StatusSettings).status_networks, settings.public_url)
 
         async def read(request: Request) -> Status | None:
-            return await self._read() if path.is_seen(request) else None
+            return await self._reader.read() if path.is_seen(request) else None
 
         add_status(app, read, face.pages, face.link)
         for gate in opened.gates:
             gate.add_path(STATUS_PATH.encode())
-            add_status(gate.app, lambda request: self._read(), face.pages, face.link, is_described=False)
-
-    async def _describe_readiness(self) -> Readiness:
-        """The body of /readyz."""
-        self._watcher.watch()
-        return await self._reader.describe_readiness()
-
-    async def _read(self) -> Status:
-        """The state of this moment."""
-        self._watcher.watch()
-        return await self._reader.read()
+            add_status(gate.app, lambda _: self._reader.read(), face.pages, face.link, is_described=False)
 
     def tick(self, _late: float) -> None:
-        """Record a point, if it is due, and what has changed."""
+        """Count requests by client, and record a point, if it is due, and what has changed."""
         self._clients.refresh()
-        self._watcher.watch()
         self._reader.record()
