@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
 from doi_proxy.features.setup import doctor
-from doi_proxy.features.setup.sizing import ShownSetting, describe_settings
 from doi_proxy.proxy_client import open_client
 from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
 from doi_proxy.system.files import print_json, printable
-from doi_proxy.system.options import MASK
+from doi_proxy.system.options import MASK, redact_value, write_value
 
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (
@@ -48,6 +47,24 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
         print(printable(f"{finding.severity}: {finding}"))
     print(("No errors and no warnings.", "There are warnings.", "There are errors.")[status])
     return status
+
+
+class ShownSetting(TypedDict):
+    """The value of a setting, None without one, and where it was set."""
+
+    value: str | None
+    source: str
+
+
+def describe_settings(context: CommandContext) -> Mapping[str, ShownSetting]:
+    """Each setting by its name. Raises ConfigurationError."""
+    settings, values, shown = context.settings, context.values, dict[str, ShownSetting]()
+    for name, value in settings.model_dump(mode="json").items():
+        sourced = values.get(name)
+        is_secret = value is not None and (settings.is_secret(name) or (sourced is not None and sourced.secret))
+        text = None if value is None else MASK if is_secret else write_value(redact_value(value))
+        shown[name] = ShownSetting(value=text, source="default" if sourced is None else sourced.source)
+    return shown
 
 
 Step = Literal["reload", "restart"]

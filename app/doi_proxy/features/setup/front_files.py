@@ -17,7 +17,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup.sizing import CONFIG, SERVICE, SOCKET, TARGET, find_program, write_units
+from doi_proxy.features.setup.installation import CONFIG, SERVICE, SOCKET, TARGET, find_program, write_units
 from doi_proxy.networks import EVERYONE
 from doi_proxy.server.listening import UNIX
 from doi_proxy.system.files import read_package_file

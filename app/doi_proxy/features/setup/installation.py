@@ -13,33 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.feature import CommandContext
 from doi_proxy.server.listening import UNIX
 from doi_proxy.system.files import Replacement, explain_failure, has_package_file, read_package_file, read_regular
-from doi_proxy.system.options import CONFIG_VARIABLE, MASK, Settings, redact, redact_value, write_value
+from doi_proxy.system.options import CONFIG_VARIABLE, MASK, Settings, redact
 from doi_proxy.system.toml_text import TomlProblem, parse_toml
-
-
-class ShownSetting(TypedDict):
-    """The value of a setting, None without one, and where it was set."""
-
-    value: str | None
-    source: str
-
-
-def describe_settings(context: CommandContext) -> Mapping[str, ShownSetting]:
-    """Each setting by its name. Raises ConfigurationError."""
-    settings, values, shown = context.settings, context.values, dict[str, ShownSetting]()
-    for name, value in settings.model_dump(mode="json").items():
-        sourced = values.get(name)
-        is_secret = value is not None and (settings.is_secret(name) or (sourced is not None and sourced.secret))
-        text = None if value is None else MASK if is_secret else write_value(redact_value(value))
-        shown[name] = ShownSetting(value=text, source="default" if sourced is None else sourced.source)
-    return shown
-
 
 #: The largest file that is compared.
 _MOST_BYTES: Final = 1024 * 1024
