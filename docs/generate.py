@@ -1,5 +1,5 @@
 """Writes docs/settings.md and config/doi-proxy.toml from `doi_proxy.assembly.settings.Settings`, the list of features
-in docs/architecture.md, and the files of front proxies.
+in docs/architecture.md.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -22,7 +22,6 @@ from import_drawing import draw_imports  # noqa: E402
 from doi_proxy.assembly.features import load_feature  # noqa: E402
 from doi_proxy.assembly.settings import Settings  # noqa: E402
 from doi_proxy.features import NAMES  # noqa: E402
-from doi_proxy.features.setup.front_files import GENERATED, write_file  # noqa: E402
 from doi_proxy.system.options import DEPRECATED, WrittenForm, find_form, flag_of, variable  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
@@ -238,7 +237,6 @@ def generated() -> dict[Path, str]:
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
         Path("docs/architecture.md"): write_architecture((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
-        **{Path("config", path): write_file(path, front) for path, front in GENERATED.items()},
     }
 
 
