@@ -12,17 +12,27 @@ from typing import Final
 from bench.findings import Claim, Section, Table
 from bench.names import HOT
 from bench.plan import Plan
-from bench.popularity import fit_exponent, group_shares, lru_share
+from bench.popularity import Popularity, fit_exponent, group_shares, lru_share
 from bench.records import entry_of, values_of
 from bench.scale_check import Compared, Costs, compare, measure_costs
 from bench.simulation import MAX_REMEMBERED, Shares, SimulatedProxy, Sizes, simulate
 from doi_names.name import fold
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.setup.sizing import BUSY, NOT_FOUND, PEAK, RECORD_BYTES, REGISTERED, Popularity
 from handle_protocol.referral import Answer, ResponseCode
 
 _DAY: Final = 86_400.0
 _GIB: Final = 2**30
+#: Registered names in 2025: docs/scale.md.
+REGISTERED: Final = 391_000_000
+#: Crossref: 2 to 4 % of all resolutions fail. Each of them needs an upstream query.
+NOT_FOUND: Final = 0.03
+#: The peak is three times the mean, as if all requests of a day came within eight hours.
+PEAK: Final = 3.0
+#: A processor is half busy at the peak.
+BUSY: Final = 0.5
+#: Bytes of an answer with three values in a SQLite store of a million: `make bench ARGS=large`, docs/scale.md. Small
+#: stores have more, because the file grows in steps.
+RECORD_BYTES: Final = 200.0
 #: Crossref: 1.1 billion resolutions a month, which is 95 % of all. A month has 30.4 days.
 RESOLUTIONS_A_SECOND: Final = 1.1e9 / 0.95 / (30.4 * _DAY)
 #: The DOI Foundation's status page, 2025-10-12: "spikes were large (100x normal traffic)".

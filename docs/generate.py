@@ -1,5 +1,5 @@
 """Writes docs/settings.md and config/doi-proxy.toml from `doi_proxy.assembly.settings.Settings`, the list of features
-in docs/architecture.md, the table of loads in docs/scale.md, and the files of front proxies.
+in docs/architecture.md.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -22,8 +22,6 @@ from import_drawing import draw_imports  # noqa: E402
 from doi_proxy.assembly.features import load_feature  # noqa: E402
 from doi_proxy.assembly.settings import Settings  # noqa: E402
 from doi_proxy.features import NAMES  # noqa: E402
-from doi_proxy.features.setup.front_files import GENERATED, write_file  # noqa: E402
-from doi_proxy.features.setup.sizing import Has, need_of, read_load, write_rows  # noqa: E402
 from doi_proxy.system.options import DEPRECATED, WrittenForm, find_form, flag_of, variable  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
@@ -44,10 +42,6 @@ HEADINGS: Final = {
 FEATURES: Final = "## The features\n\n| feature | what it does |\n| --- | --- |\n"
 #: The beginning of the drawing in docs/architecture.md.
 IMPORTS: Final = "## The imports, drawn\n\n```\n"
-#: The beginning of the table of loads in docs/scale.md, the loads, and the seconds of an answer of the upstream.
-SIZES: Final = "<!-- docs/generate.py: what a load takes -->\n\n"
-LOADS: Final = ("10k/day", "100k/day", "1M/day", "10M/day", "100M/day", "44k/s")
-ANSWER: Final = 0.3
 
 MARKDOWN_HEAD: Final = """\
 # Settings
@@ -231,17 +225,6 @@ def write_imports(page: str) -> str:
     return before + mark + draw_imports() + "\n" + rest[rest.index("```") :]
 
 
-def write_sizes(page: str) -> str:
-    """The page of scale with what each load takes with the default settings: after SIZES."""
-    before, mark, rest = page.partition(SIZES)
-    rate, places = (Settings.model_fields[name].default for name in ("upstream_rate", "upstream_max_concurrency"))
-    has, needs = Has(rate, places, 1), [need_of(read_load(load), ANSWER) for load in LOADS]
-    rows = [("what it takes", *LOADS), ("---", *("---:" for _ in LOADS)), *write_rows(needs, has)]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines += ["", *(f"- {load}: {'; '.join(one.advice(has))}." for load, one in zip(LOADS, needs, strict=True))]
-    return before + mark + "\n".join(lines) + rest[rest.index("\n\nThe queries are") :]
-
-
 def write_architecture(page: str) -> str:
     """The page of the architecture with what follows from the code."""
     return write_imports(write_features(page))
@@ -254,8 +237,6 @@ def generated() -> dict[Path, str]:
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
         Path("docs/architecture.md"): write_architecture((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
-        Path("docs/scale.md"): write_sizes((ROOT / "docs/scale.md").read_text(encoding="utf-8")),
-        **{Path("config", path): write_file(path, front) for path, front in GENERATED.items()},
     }
 
 

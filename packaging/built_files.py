@@ -27,7 +27,7 @@ FILES: Final = ("FILE", "LIST")
 
 #: The file that app/doi_proxy/system/version.py reads. A source archive has it.
 VERSION_FILE: Final = "app/doi_proxy/system/built_version.txt"
-#: Where app/doi_proxy/features/setup/sizing.py finds the pages of the manual in a wheel.
+#: Where app/doi_proxy/features/setup/installation.py finds the pages of the manual in a wheel.
 MANUAL: Final = "doi_proxy/features/setup/docs"
 
 

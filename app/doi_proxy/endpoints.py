@@ -76,8 +76,6 @@ class OperatorPath:
         self._public_host = urlsplit(public_url or "").hostname
         listed = [ip_network(network) for network in networks]
         self._is_public, self._seeing = EVERYONE.issubset(listed), NetworkList(listed)
-        #: The listed networks without those that have every client.
-        self.trusted = NetworkList(network for network in listed if network not in EVERYONE)
 
     def is_seen(self, request: Request) -> bool:
         """Whether the client of a request sees the path."""

@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from bench.popularity import fit_exponent, group_shares, lru_share
+from bench.popularity import Popularity, fit_exponent, group_shares, lru_share
 from bench.scale import LOGGED, LOGGED_NAMES
 from bench.simulation import SimulatedProxy, Sizes, simulate
 from bench.tests.simulated import ANSWER, entry_size
-from doi_proxy.features.setup.sizing import Popularity
 
 pytestmark = pytest.mark.repository
 

@@ -10,7 +10,11 @@ import pytest
 from bench.machine import Cores
 from bench.names import synthetic
 from bench.plan import Plan
+from bench.popularity import Popularity
 from bench.scale import (
+    NOT_FOUND,
+    RECORD_BYTES,
+    REGISTERED,
     RESOLUTIONS_A_SECOND,
     Effort,
     World,
@@ -21,7 +25,6 @@ from bench.scale import (
 )
 from bench.scale_check import Costs
 from bench.simulation import Shares
-from doi_proxy.features.setup.sizing import NOT_FOUND, RECORD_BYTES, REGISTERED, Popularity
 
 pytestmark = pytest.mark.repository
 

@@ -258,24 +258,32 @@ def test_an_upstream_that_refuses_us_is_a_line_with_what_to_write_to_whom(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("name", "end", "is_trusted", "remedy"),
+    ("name", "end", "is_trusted", "remedy", "reason"),
     [
-        (LOOPBACK, PAST, True, "check the clock of this machine; otherwise"),
-        (LOOPBACK, END, False, "set upstream_ca_bundle to"),
-        ("other.example", END, True, "the certificate is for another host"),
+        (LOOPBACK, PAST, True, "check the clock of this machine; otherwise", "has expired"),
+        (LOOPBACK, END, False, "set upstream_ca_bundle to", "is not accepted"),
+        ("other.example", END, True, "or check the DNS of this machine: its certificate", "is for another host"),
     ],
     ids=["expired", "unknown authority", "another host"],
 )
-async def test_a_certificate_that_cannot_be_used_is_a_line_with_its_remedy(
-    name: str, end: datetime, is_trusted: bool, remedy: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_certificate_that_cannot_be_used_is_a_line_with_its_remedy_and_a_reason_of_readyz(
+    name: str,
+    end: datetime,
+    is_trusted: bool,
+    remedy: str,
+    reason: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     authority = Authority(tmp_path)
     async with FakeUpstream(tls=authority.issue(name, end=end).context) as upstream:
         trusted = {"upstream_ca_bundle": authority.file} if is_trusted else {}
         async with Proxy(upstream_url=upstream.url, **trusted) as proxy:
             assert (await proxy.get("/10.5555/a")).status == 502
+            ready = (await proxy.get("/readyz")).json["sentence"]
     (line,) = [line for line in caplog.messages if "upstream 1" in line]
     assert remedy in line
+    assert f"An upstream gives no usable answer: no connection (its certificate {reason}" in ready
 
 
 @pytest.mark.parametrize(
@@ -284,6 +292,7 @@ async def test_a_certificate_that_cannot_be_used_is_a_line_with_its_remedy(
         ("ConnectError: Name or service not known", "dns"),
         ("ConnectError: Temporary failure in name resolution", "dns"),
         ("ConnectError: self-signed certificate", "certificate"),
+        ("ConnectError: certificate is not yet valid", "certificate-early"),
         ("ConnectError: Connect call failed ('192.0.2.1', 443)", ""),
     ],
 )

@@ -226,7 +226,7 @@ class PreparedAnswers:
         self._sub_path, self._usual_path = sub_path, sub_path + DOI_PATH
         self._admission = stages.admission
         self._count_prepared = stages.count_prepared or (lambda method, status: None)
-        self._count_client, self._count_path = stages.count_client, stages.count_path
+        self._count_client = stages.count_client
         self._answers_until_sample = CLIENT_SAMPLE
         self._log_prepared = stages.log_prepared
         self._shows_clients = any(stage.shows_clients for stage in stages.loggers)
@@ -327,7 +327,7 @@ class PreparedAnswers:
         self._count_prepared(method, found.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
-            self._count_sample(client_of(forwarded_for), found)
+            self._count_sample(client_of(forwarded_for))
         if self._log_prepared is None:
             return found.head + tail
         logged = self._describe(found, method, tail)
@@ -383,13 +383,10 @@ class PreparedAnswers:
                 chain.append(found)
         return chain
 
-    def _count_sample(self, client: str, prepared: PreparedReply) -> None:
+    def _count_sample(self, client: str) -> None:
         self._answers_until_sample = CLIENT_SAMPLE
         if self._count_client is not None:
             self._count_client(client, CLIENT_SAMPLE)
-        if self._count_path is not None:
-            path = below(self._sub_path, prepared.target.partition(b"?")[0])
-            self._count_path(client, path, prepared.status, CLIENT_SAMPLE)
 
     def _read_head(self, head: bytes) -> tuple[int, bytes | None]:
         """What the rest of a request after its target selects, and its X-Forwarded-For.

@@ -21,14 +21,14 @@ _REMEDIES: Final = (
     ("answered connect with status", "", "look at the log of the egress proxy: it may not allow or reach the upstream"),
     (
         "certificate has expired",
-        "certificate",
+        "certificate-expired",
         "check the clock of this machine; otherwise the upstream must renew its certificate",
     ),
-    ("certificate is not yet valid", "certificate", "check the clock of this machine"),
+    ("certificate is not yet valid", "certificate-early", "check the clock of this machine"),
     (
         "certificate is not valid for",
-        "certificate",
-        "correct the address of the upstream, or the DNS of this machine: the certificate is for another host",
+        "certificate-host",
+        "correct the address of the upstream, or check the DNS of this machine: its certificate is for another host",
     ),
     (
         "certificate",

@@ -232,8 +232,6 @@ class Application:
             stages.count(route, request.method, status, seconds)
         if stages.count_client is not None:
             stages.count_client(address, 1)
-        if stages.count_path is not None:
-            stages.count_path(address, request.path, status, 1)
 
     def _offer(self, request: Request, reply: responses.Reply) -> None:
         """Let a reply be prepared that depends only on records, and on what selects it."""

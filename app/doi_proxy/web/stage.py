@@ -234,9 +234,6 @@ class Stage:
     def count_client(self, address: str, requests: int) -> None:
         """Count requests of a client. The client of one prepared answer stands for several of them."""
 
-    def count_path(self, address: str, path: bytes, status: int, requests: int) -> None:
-        """Count requests for a path below the sub-path, as `count_client` counts clients."""
-
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -252,7 +249,6 @@ class Stages:
     count: Callable[[str, str, int, float], object] | None = None
     count_prepared: Callable[[str, int], object] | None = None
     count_client: Callable[[str, int], object] | None = None
-    count_path: Callable[[str, bytes, int, int], object] | None = None
     country: Callable[[str], str | None] | None = None
     record_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
@@ -289,7 +285,6 @@ def fold_stages(parts: Iterable[object]) -> Stages:
         count=_fold(methods("count")),
         count_prepared=_fold(methods("count_prepared")),
         count_client=_fold(methods("count_client")),
-        count_path=_fold(methods("count_path")),
         country=_fold(methods("country")),
         record_headers=_fold(methods("record_headers")),
         wrap=methods("wrap"),

@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from doi_proxy.commands.main import main
-from doi_proxy.features.setup.demo_command import PLAY, Act, StandIn
+from doi_proxy.features.setup.demo_command import listen, pull_plug
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 DEADLINE: Final = 300.0
@@ -74,21 +74,6 @@ def test_without_a_terminal_it_plays_once_and_prints_what_the_readme_shows() -> 
 
 
 @pytest.mark.process
-def test_in_a_terminal_keys_begin_an_outage_and_end_the_demo() -> None:
-    with demo_in_terminal() as (demo, terminal):
-        read_until(terminal, b"302")
-        os.write(terminal, b"o")
-        read_until(terminal, Act.PULL_PLUG.value.encode())
-        read_until(terminal, b"upstream-unreachable")
-        os.write(terminal, b"x")  # a key without a meaning
-        os.write(terminal, b"o")
-        read_until(terminal, Act.PUT_BACK.value.encode())
-        os.write(terminal, b"q")
-        assert demo.wait(DEADLINE) == 0
-        os.close(terminal)
-
-
-@pytest.mark.process
 @pytest.mark.parametrize("end", [pytest.param("signal", marks=pytest.mark.nightly), "closed"])
 def test_a_demo_that_is_ended_leaves_no_proxy(end: str) -> None:
     with demo_in_terminal() as (demo, terminal):
@@ -116,26 +101,18 @@ def test_a_demo_whose_port_is_in_use_ends_and_says_so() -> None:
     assert "the port is in use" in done.stderr
 
 
-@pytest.mark.process
 def test_a_stand_in_whose_plug_is_pulled_refuses_and_is_back_at_the_same_port() -> None:
-    stand_in = StandIn()
-    address = address_in(stand_in.url)
-    kept = HTTPConnection(*address)
-    kept.request("GET", "/api/handles/10.1000/182")
-    assert b"http://www.doi.org/hb.html" in kept.getresponse().read()
-    stand_in.pull_plug()
+    stand_in = listen()
+    address = ("127.0.0.1", stand_in.server_port)
+    asked = HTTPConnection(*address)
+    asked.request("GET", "/api/handles/10.1000/182")
+    assert b"http://www.doi.org/hb.html" in asked.getresponse().read()
+    pull_plug(stand_in)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address)
-    assert kept.sock is not None
-    assert kept.sock.recv(1) == b""
-    kept.close()
-    stand_in.put_back()
+    stand_in = listen(stand_in.server_port)
     socket.create_connection(address).close()
-    stand_in.pull_plug()
-
-
-def test_the_plug_is_pulled_after_ten_seconds_and_back_after_twenty() -> None:
-    assert {second for second, act in PLAY.items() if act in (Act.PULL_PLUG, Act.PUT_BACK)} == {10, 20}
+    pull_plug(stand_in)
 
 
 def test_a_setting_that_the_demo_would_not_obey_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings, load
 from doi_proxy.commands.main import main
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup.sizing import add_networks, change_settings, usual_instances
+from doi_proxy.features.setup.installation import add_networks, change_settings, usual_instances
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import ROOT, Proxy, until
 from tests.cluster.raw_http import ask

@@ -12,7 +12,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.main import main
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup.sizing import CONFIG, PROGRAM, SERVICE, SOCKET, write_units
+from doi_proxy.features.setup.installation import CONFIG, PROGRAM, SERVICE, SOCKET, write_units
 from tests.cluster.processes import ROOT
 
 

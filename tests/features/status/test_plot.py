@@ -1,4 +1,4 @@
-"""The plots of 24 hours and of one: stacked paths, their scale, the times, and when an upstream was down."""
+"""The plot of 24 hours: stacked paths, their scale, the times, and when an upstream was down."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Final
 import pytest
 
 from doi_proxy.assembly.features import text_packages
-from doi_proxy.features.status.models import DAY, HEIGHT, HOUR, HistoryPoint, StatusSummary, UpstreamName, plot
+from doi_proxy.features.status.models import STEP, HistoryPoint, StatusSummary, UpstreamName
+from doi_proxy.features.status.page import WIDTH, plot
 from doi_proxy.features.status.reader import sum_outages
 from doi_proxy.features.status.summary import write_count, write_number, write_sentence, write_share
 from doi_proxy.system.check import MAX_EVENTS, Event, EventLog
 from doi_proxy.web.languages import CORE, load_catalogues
 
-STEP: Final = DAY.step
-WIDTH: Final = DAY.columns
 #: Noon of a day, in seconds since the epoch.
 NOON: Final = 1_699_963_200
 
@@ -97,17 +96,6 @@ def test_a_day_at_the_limits_stays_in_the_box() -> None:
     drawn = plot([point(NOON - number * STEP, hits=10**15, stale=1) for number in range(WIDTH, 0, -1)], NOON)
     assert all(len(path) < 20 * WIDTH for _, path in drawn.paths)
     assert len(drawn.rows) <= 25
-    assert HEIGHT == 100
-
-
-def test_the_last_hour_has_a_column_a_minute_and_a_row_for_five() -> None:
-    points = [point(NOON - 60 * number, hits=60, down=6 * (number == 1)) for number in (70, 6, 1)]
-    drawn = plot(points, NOON, HOUR)
-    assert (drawn.width, drawn.top) == (60, 1.0)
-    assert dict(drawn.paths)["cache"] == "M53 100V0h1V100zM58 100V0h1V100z"
-    assert drawn.down == ((58, 1),)
-    assert [label for label, _, _ in drawn.labels] == ["11:15", "11:30", "11:45", "12:00"]
-    assert [(row.start, row.names[0], row.down) for row in drawn.rows] == [(NOON - 600, 60, 0), (NOON - 300, 60, 1)]
 
 
 # --- The events of a service: bounded, in order, without names and clients -------------------------------------------
@@ -205,10 +193,10 @@ def test_a_share_is_in_per_cent() -> None:
 @pytest.mark.parametrize(
     ("rate", "expected"),
     [
-        (0.5, "0.5 requests a second 0,5 Anfragen je Sekunde 0,5 requête par seconde 0,5 solicitudes por segundo"),
-        (1, "1 request a second 1 Anfrage je Sekunde 1 requête par seconde 1 solicitud por segundo"),
-        (2, "2 requests a second 2 Anfragen je Sekunde 2 requêtes par seconde 2 solicitudes por segundo"),
-        (46, "46 requests a second 46 Anfragen je Sekunde 46 requêtes par seconde 46 solicitudes por segundo"),
+        (0.5, "0.5 requests per second 0,5 Anfragen je Sekunde 0,5 requête par seconde 0,5 solicitudes por segundo"),
+        (1, "1 request per second 1 Anfrage je Sekunde 1 requête par seconde 1 solicitud por segundo"),
+        (2, "2 requests per second 2 Anfragen je Sekunde 2 requêtes par seconde 2 solicitudes por segundo"),
+        (46, "46 requests per second 46 Anfragen je Sekunde 46 requêtes par seconde 46 solicitudes por segundo"),
     ],
 )
 def test_a_rate_has_the_plural_of_its_language(rate: float, expected: str) -> None:
@@ -224,4 +212,4 @@ def test_without_a_request_for_a_name_there_is_no_share() -> None:
         hit_share=None,
         failed_share=0.0,
     )
-    assert write_sentence(TEXTS["en"], summary) == "Working. doi.org answers. 0 requests a second."
+    assert write_sentence(TEXTS["en"], summary) == "Working. doi.org answers. 0 requests per second."

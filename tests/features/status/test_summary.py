@@ -111,7 +111,7 @@ ALL_WRONG: Final = Facts(
     [
         (FINE, None, "Working. doi.org answers. "),
         (replace(FINE, mode="sealed"), None, "Working from its store alone. "),
-        (replace(FINE, is_draining=True), None, "About to end."),
+        (replace(FINE, is_draining=True), None, "Shutting down."),
         (
             replace(FINE, upstreams=[upstream("failing", "upstream-bad-answer", "page")]),
             None,
@@ -175,7 +175,7 @@ ALL_WRONG: Final = Facts(
         (replace(FINE, was_clock_set=True), STALE, "The clock of this machine was set. "),
         (replace(FINE, has_failed_reload=True), None, "The last reload failed, and previous settings or files stay "),
         (FINE, STALE, "Many answers are past their TTL. "),
-        (FINE, LATE, "Requests wait for each other. "),
+        (FINE, LATE, "Requests are delayed by other requests. "),
         (replace(FINE, has_broken_records=True), None, "A file of local records has an error. "),
         (ALL_WRONG, UNANSWERED, "This machine is short of memory or of open files. "),
         (
@@ -241,7 +241,7 @@ async def test_a_working_service_has_its_rate_and_its_share(proxy: Proxy) -> Non
     assert (found["state"], found["problems"], found["failed_share"]) == ("working", [], 0.0)
     assert found["hit_share"] == pytest.approx(3 / 4)
     assert found["sentence"].startswith("Working. 127.0.0.1 answers. ")
-    assert found["sentence"].endswith(" requests a second, 75% from the cache.")
+    assert found["sentence"].endswith(" requests per second, 75% from the cache.")
     assert "fresh, from the cache" in await page(proxy)
 
 

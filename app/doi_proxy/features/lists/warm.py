@@ -28,8 +28,9 @@ async def warm(context: CommandContext, choice: ResolveChoice, limit: int | None
     """
     require_files(choice.lists)
     settings, files, result = context.settings, ListFiles(), _Result()
-    options = BatchOptions(agency="none", for_metadata=True, max_fetched=inf if limit is None else limit)
+    most = inf if limit is None else limit
     with stop_on_signals() as stop:
+        options = BatchOptions(agency="none", for_metadata=True, max_fetched=most, is_stopped=stop.event.is_set)
         size = await asyncio.to_thread(count_lists, list_sources(choice)) if shows_progress() else None
         try:
             async with context.stores.open_online() as core:

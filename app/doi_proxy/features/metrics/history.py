@@ -1,4 +1,4 @@
-"""The last 24 hours as sums of five minutes, and the last hour as sums of a minute, in memory.
+"""The last 24 hours as sums of five minutes, in memory.
 
 They have totals of the service alone: nothing about a name or a client.
 """
@@ -21,9 +21,6 @@ from doi_proxy.features.feature import Core
 #: Seconds of one point, and the number of points: 24 hours.
 STEP: Final = 300
 LENGTH: Final = 288
-#: The same of the last hour.
-MINUTE: Final = 60
-MINUTES: Final = 60
 #: Seconds between two records.
 RECORD_INTERVAL: Final = 30.0
 #: The samples that a series sums, and the labels that a sample must have one of.
@@ -42,7 +39,7 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
 
 @dataclass(slots=True)
 class Point:
-    """The sums of the series in the STEP seconds, or the MINUTE, from `start` on, in seconds since the epoch."""
+    """The sums of the series in the STEP seconds from `start` on, in seconds since the epoch."""
 
     start: int
     sums: dict[str, float]
@@ -53,8 +50,6 @@ class History:
     """The points, oldest first, and the totals at the last record."""
 
     points: list[Point] = field(default_factory=list)
-    #: Those of the last hour.
-    minutes: list[Point] = field(default_factory=list)
     _totals: Mapping[str, float] = field(default_factory=dict)
     _recorded_at: float | None = None
 
@@ -65,23 +60,23 @@ class History:
     def record(self, now: float, totals: Mapping[str, float]) -> None:
         """Add what was counted since the last record to the points of `now`."""
         new = {name: max(0.0, total - self._totals.get(name, 0.0)) for name, total in totals.items()}
-        _add(self.points, STEP, LENGTH, now, new)
-        _add(self.minutes, MINUTE, MINUTES, now, new)
+        _add(self.points, now, new)
         self._totals, self._recorded_at = dict(totals), now
 
-    def read_now(self, now: float, totals: Mapping[str, float]) -> History:
-        """The history, with what was counted since the last record."""
-        found = History(_copy(self.points), _copy(self.minutes), self._totals)
+    def read_now(self, now: float, totals: Mapping[str, float]) -> Sequence[Point]:
+        """The points, with what was counted since the last record."""
+        newest = [Point(last.start, dict(last.sums)) for last in self.points[-1:]]
+        found = History([*self.points[:-1], *newest], self._totals)
         found.record(now, totals)
-        return found
+        return found.points
 
 
-def _add(points: list[Point], step: int, length: int, now: float, new: Mapping[str, float]) -> None:
-    start = int(now - now % step)
+def _add(points: list[Point], now: float, new: Mapping[str, float]) -> None:
+    start = int(now - now % STEP)
     # After the clock was set back, the newest point goes on.
     if not points or points[-1].start < start:
         points.append(Point(start, {}))
-    del points[:-length]
+    del points[:-LENGTH]
     sums = points[-1].sums
     for name, amount in new.items():
         sums[name] = sums.get(name, 0.0) + amount
@@ -122,11 +117,6 @@ def read_totals(families: Iterable[Metric]) -> Totals:
         for sample in family.samples:
             samples.setdefault(sample.name, []).append(sample)
     return Totals(samples)
-
-
-def _copy(points: list[Point]) -> list[Point]:
-    """The points with a newest one that can be changed."""
-    return [*points[:-1], *(Point(last.start, dict(last.sums)) for last in points[-1:])]
 
 
 class StateMetrics(Collector):

@@ -1,20 +1,19 @@
-"""`doi-proxy check`: examines settings, files, store and upstream, compares a running proxy, and sizes a service."""
+"""`doi-proxy check`: examines settings, files, store and upstream, and compares a running proxy."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
 from doi_proxy.features.setup import doctor
-from doi_proxy.features.setup.sizing import Has, Load, ShownSetting, describe_settings, need_of, write_rows
 from doi_proxy.proxy_client import open_client
 from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
 from doi_proxy.system.files import print_json, printable
-from doi_proxy.system.options import MASK, Settings
+from doi_proxy.system.options import MASK, redact_value, write_value
 
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (
@@ -48,6 +47,24 @@ def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
         print(printable(f"{finding.severity}: {finding}"))
     print(("No errors and no warnings.", "There are warnings.", "There are errors.")[status])
     return status
+
+
+class ShownSetting(TypedDict):
+    """The value of a setting, None without one, and where it was set."""
+
+    value: str | None
+    source: str
+
+
+def describe_settings(context: CommandContext) -> Mapping[str, ShownSetting]:
+    """Each setting by its name. Raises ConfigurationError."""
+    settings, values, shown = context.settings, context.values, dict[str, ShownSetting]()
+    for name, value in settings.model_dump(mode="json").items():
+        sourced = values.get(name)
+        is_secret = value is not None and (settings.is_secret(name) or (sourced is not None and sourced.secret))
+        text = None if value is None else MASK if is_secret else write_value(redact_value(value))
+        shown[name] = ShownSetting(value=text, source="default" if sourced is None else sourced.source)
+    return shown
 
 
 Step = Literal["reload", "restart"]
@@ -111,23 +128,3 @@ def _describe(found: list[Difference], label: str) -> Iterator[str]:
 def _show(value: str | None) -> str:
     # The longest part of a value that is shown.
     return "not set" if value is None else repr(value[:200])
-
-
-def show_size(settings: Settings, load: Load, answer: float | None, *, as_json: bool) -> int:
-    """Print what the load takes. `answer` is in seconds. Returns the exit status 0."""
-    has = Has(settings.upstream_rate, settings.upstream_max_concurrency, settings.instances)
-    # Seconds of an answer of the public handle API: the median that docs/scale.md takes.
-    need = need_of(load, answer or 0.5, settings.cache_ttl_ceiling, settings.cache_grace)
-    if as_json:
-        found = {**asdict(need), "load": load._asdict(), "first_limit": need.first_limit(has)}
-        print_json({**found, "advice": need.advice(has)})
-        return 0
-    print(
-        f"{load.mean * 86_400:,.0f} requests a day, and an upstream that answers in {need.answer:g} s. "
-        "Everything below is computed: docs/scale.md says from what."
-    )
-    rows = [*write_rows([need], has), ("what to run", "; ".join(need.advice(has)))]
-    width = max(len(label) for label, _ in rows)
-    for label, value in rows:
-        print(f"{label:{width}}  {value}")
-    return 0

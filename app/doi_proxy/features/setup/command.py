@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.feature import Command, CommandContext, add_format, add_server, set_usage
 from doi_proxy.features.setup.doctor_command import add_doctor_arguments, doctor
 from doi_proxy.features.setup.front_files import add_gen_config_arguments, gen_config
 from doi_proxy.features.setup.setup_command import add_setup_arguments, setup
-from doi_proxy.system.options import MAX_WAIT, read_duration
-
-if TYPE_CHECKING:
-    from doi_proxy.features.setup.sizing import Load
 
 
 def _demo(_: CommandContext, namespace: argparse.Namespace) -> int:
@@ -53,50 +49,13 @@ def _add_check(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write an archive for troubleshooting: versions, masked settings, checks, store, status",
     )
-    scope.add_argument(
-        "--size",
-        type=_load,
-        metavar="LOAD",
-        help="only print what a load takes, such as 10M/day (the mean) or 44k/s (the peak)",
-    )
-    command.add_argument(
-        "--answer",
-        type=_answer,
-        metavar="DURATION",
-        help="with --size: how long the upstream takes for an answer (0.5s)",
-    )
     add_server(command, "with --ready, --running or --bundle: the proxy; by default the one on this machine")
     add_format(command)
-
-
-def _load(text: str) -> Load:
-    from doi_proxy.features.setup.sizing import read_load
-
-    try:
-        return read_load(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _answer(text: str) -> float:
-    try:
-        seconds = float(read_duration(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not 0 < seconds <= MAX_WAIT:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a time over 0 s and up to {MAX_WAIT:g} s")
-    return seconds
 
 
 def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
     if namespace.server is not None and not (namespace.ready or namespace.running or namespace.bundle):
         raise ConfigurationError("--server is for a running proxy; add --ready, --running or --bundle FILE")
-    if namespace.answer is not None and namespace.size is None:
-        raise ConfigurationError("--answer is for --size; add --size LOAD")
-    if namespace.size is not None:
-        from doi_proxy.features.setup.check_command import show_size
-
-        return show_size(context.settings, namespace.size, namespace.answer, as_json=namespace.format == "json")
     if namespace.ready:
         # Health checks run every few seconds, so this imports none of the checks.
         from doi_proxy.features.setup.support_bundle import check_ready

@@ -23,7 +23,7 @@ from fastapi.responses import JSONResponse
 
 from doi_names.name import HandleName
 from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.setup.sizing import usual_instances
+from doi_proxy.features.setup.installation import usual_instances
 from doi_proxy.proxy_client import Exchange, ProxyFailure, ProxyServer, find_server
 from doi_proxy.server.listening import UNIX, listen, listen_at, release
 from doi_proxy.store.file import find_store_file

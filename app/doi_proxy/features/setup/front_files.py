@@ -1,7 +1,4 @@
-"""`doi-proxy gen-config`: configurations of nginx, Apache httpd and Caddy from the templates here, and systemd units.
-
-docs/generate.py writes the files in config/ for SHIPPED and SHIPPED_SUB_PATH.
-"""
+"""`doi-proxy gen-config`: the front proxies in config/ with the values of these settings, and systemd units."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import argparse
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path, PurePosixPath
@@ -17,10 +14,17 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup.sizing import CONFIG, SERVICE, SOCKET, TARGET, find_program, write_units
+from doi_proxy.features.setup.installation import (
+    CONFIG,
+    SERVICE,
+    SOCKET,
+    TARGET,
+    find_program,
+    read_shipped,
+    write_units,
+)
 from doi_proxy.networks import EVERYONE
 from doi_proxy.server.listening import UNIX
-from doi_proxy.system.files import read_package_file
 from doi_proxy.system.options import CONFIG_VARIABLE, Settings, is_host_and_port
 from doi_proxy.upstream.budget import QUEUE_TIMEOUT
 
@@ -51,27 +55,18 @@ def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
 
 def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
     """Print a configuration. Raises ConfigurationError."""
-    text = _write_front(namespace, settings) if namespace.kind in FRONTS else _write_unit(namespace, settings)
+    certificate, key = namespace.certificate, namespace.certificate_key
+    if namespace.kind in FRONTS:
+        backends = namespace.backends
+        front = read_front(settings, backends=backends, certificate=certificate, key=key, cached=namespace.cache)
+        text = write_front(namespace.kind, front)
+    elif namespace.backends or certificate or key or namespace.cache:
+        raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
+    else:
+        config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
+        text = write_units(settings, config, find_program())[_UNITS[namespace.kind]]
     print(text, end="")
     return 0
-
-
-def _write_unit(namespace: argparse.Namespace, settings: Settings) -> str:
-    if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
-        raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
-    config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
-    return write_units(settings, config, find_program())[_UNITS[namespace.kind]]
-
-
-def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:
-    front = read_front(
-        settings,
-        backends=namespace.backends,
-        certificate=namespace.certificate,
-        key=namespace.certificate_key,
-        cached=namespace.cache,
-    )
-    return write_front(namespace.kind, front)
 
 
 #: A host name or an address in brackets, and a port; or a Unix socket.
@@ -86,8 +81,6 @@ _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - re
 THIS_MACHINE: Final = ("127.0.0.0/8", "::1")
 #: Seconds that the names of a list wait for the upstream; see app/doi_proxy/features/lists/batch.py.
 LIST_WAIT: Final = 60.0
-#: Twice the longest wait of a request, so the front proxy never gives up first.
-_TIMEOUT_FACTOR: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +127,8 @@ class Front:
     @property
     def certificate_paths(self) -> tuple[str, str]:
         """The files of the certificate chain and of its key."""
-        folder = f"/etc/ssl/{self.host}"
-        return self.certificate or f"{folder}/fullchain.pem", self.key or f"{folder}/key.pem"
+        certificate, key = _certificates(self.host)
+        return self.certificate or certificate, self.key or key
 
 
 def read_front(settings: Settings, *, backends: Sequence[str], certificate: str, key: str, cached: bool) -> Front:
@@ -153,8 +146,9 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         certificate=certificate,
         key=key,
         cached=cached,
-        timeout=math.ceil(_TIMEOUT_FACTOR * (settings.upstream_timeout + QUEUE_TIMEOUT)),
-        list_timeout=math.ceil(_TIMEOUT_FACTOR * LIST_WAIT + settings.upstream_timeout),
+        # Twice the longest wait of a request, so the front proxy never gives up first.
+        timeout=math.ceil(2.0 * (settings.upstream_timeout + QUEUE_TIMEOUT)),
+        list_timeout=math.ceil(2.0 * LIST_WAIT + settings.upstream_timeout),
         status_networks=_status_networks(settings),
     )
     for backend in front.backends:
@@ -183,205 +177,143 @@ def _status_networks(settings: Settings) -> tuple[str, ...]:
     return networks or THIS_MACHINE
 
 
-#: What the files in config/ are for: a host of its own, and a sub-path of another host.
-_TWO: Final = ("127.0.0.1:8001", "127.0.0.1:8002")
-SHIPPED: Final = Front("https://doi.example.org", _TWO)
-SHIPPED_SUB_PATH: Final = Front("https://www.example.org/doi", _TWO)
-
-#: The paths that take bodies of more than a name.
-_LIST_PATHS: Final = ("/api/resolve", "/api/parse", "/api/extract")
-#: An include of one of the files in `templates`.
+#: An include of another file of the same folder in config/.
 _INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
-_PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
-
-
-def write_file(path: str, front: Front) -> str:
-    """One configuration file, such as `nginx/doi-proxy.conf`."""
-    find_values = {"nginx": _nginx_values, "apache": _apache_values, "caddy": _caddy_values}
-    values = find_values[path.partition("/")[0]](front)
-    template = read_package_file("doi_proxy.features.setup", "templates", path).decode()
-    return "".join(_fill_line(line, values) for line in template.splitlines(keepends=True))
 
 
 def write_front(kind: str, front: Front) -> str:
-    """The whole configuration of one kind of front proxy in a single file. Raises ConfigurationError."""
+    """The whole configuration of one kind of front proxy in a single file. Raises ConfigurationError.
+
+    It is what config/ has for that kind, with the values of this front proxy in the place of the examples.
+    """
     if front.cached and kind != "nginx":
         raise ConfigurationError("--cache: only the configuration of nginx has a cache")
-    if kind == "caddy":
-        return write_file("caddy/Caddyfile", front)
-    main = "doi-proxy-sub-path.conf" if front.sub_path and kind == "nginx" else "doi-proxy.conf"
-    text = write_file(f"{kind}/{main}", front)
-    if front.cached:
-        text = write_file("nginx/doi-proxy-cache.conf", front) + "\n" + text
-    return _inline(kind, text, front)
+    return {"nginx": _write_nginx, "apache": _write_apache, "caddy": _write_caddy}[kind](front)
 
 
-def _inline(kind: str, text: str, front: Front) -> str:
+def _inline(folder: str, text: str) -> str:
     """Replace each include by the lines of its file: the first time with its comments, later without them."""
-    seen: set[str] = set()
+    seen = set[str]()
 
-    def lines(match: re.Match[str]) -> str:
+    def read_lines(match: re.Match[str]) -> str:
         indent, name = match[1], match[2]
-        if kind == "apache" and front.sub_path:
-            name = "doi-proxy-sub-path.conf"
-        included = _inline(kind, write_file(f"{kind}/{name}", front), front).splitlines()
+        included = _inline(folder, read_shipped(f"{folder}/{name}")).splitlines()
         if name in seen:
             included = [line for line in included if line and not line.lstrip().startswith("#")]
         seen.add(name)
         return "\n".join(f"{indent}{line}" if line else "" for line in included)
 
-    return _INCLUDE.sub(lines, text)
+    return _INCLUDE.sub(read_lines, text)
 
 
-def _fill_line(line: str, values: Mapping[str, str]) -> str:
-    """A line with its placeholders replaced. A line that is only a placeholder takes several lines, or none."""
-    alone = _PLACEHOLDER.fullmatch(line.strip())
-    if alone is None:
-        return _PLACEHOLDER.sub(lambda match: values[match[1]], line)
-    indent = line[: len(line) - len(line.lstrip())]
-    return "".join(f"{indent}{row}\n" if row else "\n" for row in values[alone[1]].splitlines())
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace each example by its value, all at once: a value may contain the example of another one."""
+    return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], text)
 
 
-def _nginx_values(front: Front) -> dict[str, str]:
-    certificate, key = front.certificate_paths
-    words = {"http": "", "https": " ssl"}
-    listen = [
-        f"listen {address}{port}{words[scheme]};" for scheme, port in front.ports.items() for address in ("", "[::]:")
-    ]
-    secure = f"ssl_certificate {certificate};\nssl_certificate_key {key};" if "https" in front.ports else ""
-    include = "include snippets/doi-proxy-pass-lists.conf;"
-    lists = [f"location = {front.sub_path}{path} {{\n    {include}\n}}" for path in _LIST_PATHS]
-    return _shared_values(front) | {
-        "SERVERS": "\n".join(f"server {backend} max_fails=1 fail_timeout=5s;" for backend in front.backends),
-        "LISTEN": "\n".join(listen),
-        "CERTIFICATE": secure,
-        "PASS": _nginx_pass(front),
-        "LISTS": "\n".join((*lists, _nginx_form(front))),
-        "STATUS": _nginx_status(front),
-    }
+def _repeat(text: str, example: str, backends: Iterable[str]) -> str:
+    """Write the line of the first backend once for each backend, and leave out that of the second."""
+    lines = [line for line in text.splitlines(keepends=True) if "127.0.0.1:8002" not in line]
+    return "".join(
+        line.replace(example, backend) for line in lines for backend in (backends if example in line else ("",))
+    )
 
 
-def _nginx_form(front: Front) -> str:
-    limit = "# A file of references may have 4 MiB.\n    client_max_body_size 5m;"
-    return f"location = {front.sub_path}/references {{\n    {limit}\n    include snippets/{_nginx_pass(front)};\n}}"
-
-
-def _nginx_pass(front: Front) -> str:
-    return "doi-proxy-pass-cached.conf" if front.cached else "doi-proxy-pass.conf"
-
-
-def _nginx_status(front: Front) -> str:
-    """The restriction of /status to status_networks. Empty if they have everyone."""
+def _write_nginx(front: Front) -> str:
+    host = "www.example.org" if front.sub_path else "doi.example.org"
+    name = "doi-proxy-sub-path.conf" if front.sub_path else "doi-proxy.conf"
+    text = read_shipped(f"nginx/{name}")
     if not front.status_networks:
-        return ""
-    rules = [
-        *(f"allow {network};" for network in front.status_networks),
-        "deny all;",
-        f"include snippets/{_nginx_pass(front)};",
-    ]
-    return f"location = {front.sub_path}/status {{\n" + "".join(f"    {rule}\n" for rule in rules) + "}"
+        text = re.sub(r" *location = \S*/status {[^}]*}\n", "", text)
+    if front.cached:
+        text = text.replace("snippets/doi-proxy-pass.conf", "snippets/doi-proxy-pass-cached.conf")
+        text = read_shipped("nginx/doi-proxy-cache.conf") + "\n" + text
+    text = re.sub(r"/doi(?=[/ ;`\"])", front.sub_path, _inline("nginx", text))
 
+    def listen(found: re.Match[str]) -> str:
+        port = front.ports.get("https" if found[2] else "http")
+        return "" if port is None else f"{found[1]}{port}{found[2]};\n"
 
-_MEMBER: Final = 'BalancerMember "{}" retry=5 connectiontimeout=2 timeout={} ttl=60 responsefieldsize=65536'
-
-
-def _apache_values(front: Front) -> dict[str, str]:
-    members = [_MEMBER.format(_apache_address(front, backend), front.timeout) for backend in front.backends]
-    lists = [_MEMBER.format(_apache_address(front, backend), front.list_timeout) for backend in front.backends]
-    hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
-    # The sub-path of a VirtualHost of its own is empty.
-    paths = [f"{front.sub_path}{path}" for path in _LIST_PATHS]
-    return _shared_values(front) | {
-        "MEMBERS": "\n".join(members),
-        "LIST_MEMBERS": "\n".join(f"{member} flushpackets=on" for member in lists),
-        "HOSTS": hosts,
-        "LISTS": "\n".join(f'ProxyPass "{path}" "balancer://doi-proxy-lists{path}" nocanon' for path in paths),
-        "STATUS": _apache_status(front),
+    text = re.sub(r"^( *listen (?:\[::\]:)?)(?:80|443)( ssl|);\n", listen, text, flags=re.MULTILINE)
+    if "https" not in front.ports:
+        text = re.sub(r"^ *ssl_certificate.*\n", "", text, flags=re.MULTILINE)
+    rules = "\n        ".join(f"allow {network};" for network in front.status_networks)
+    values = {
+        f"https://{host}{front.sub_path}": front.public_url,
+        **dict(zip(_certificates(host), front.certificate_paths, strict=True)),
+        host: front.host,
+        "allow 127.0.0.0/8;\n        allow ::1;": rules,
+        "proxy_pass http:": f"proxy_pass {front.backend_scheme}:",
+        "proxy_read_timeout 30s": f"proxy_read_timeout {front.timeout}s",
+        "proxy_read_timeout 120s": f"proxy_read_timeout {front.list_timeout}s",
     }
+    return _repeat(_fill(text, values), "127.0.0.1:8001", front.backends)
 
 
-def _apache_address(front: Front, backend: str) -> str:
-    # The host after a socket names the member of the balancer, and is not connected to (mod_proxy, "ProxyPass").
-    if backend.startswith(UNIX):
-        return f"{backend}|http://{PurePosixPath(backend).stem}"
-    return f"{front.backend_scheme}://{backend}"
+def _certificates(host: str) -> tuple[str, str]:
+    folder = f"/etc/ssl/{host}"
+    return f"{folder}/fullchain.pem", f"{folder}/key.pem"
 
 
-def _apache_status(front: Front) -> str:
+def _write_apache(front: Front) -> str:
+    host = "doi.example.org"
+    text = read_shipped("apache/doi-proxy.conf")
+
+    def serve(found: re.Match[str]) -> str:
+        port = front.ports.get("http" if found[1] == "80" else "https")
+        return "" if port is None else found[0].replace(f"*:{found[1]}", f"*:{port}", 1)
+
+    text = re.sub(r"<VirtualHost \*:(80|443)>\n.*?</VirtualHost>\n\n?", serve, text, flags=re.DOTALL)
+    if front.sub_path:
+        text = text.replace("conf-available/doi-proxy-pass.conf", "conf-available/doi-proxy-sub-path.conf")
+    text = re.sub(r"/doi(?=[/ $\"])", front.sub_path, _inline("apache", text))
     if not front.status_networks:
-        return ""
-    return f'<Location "{front.sub_path}/status">\n    Require ip {" ".join(front.status_networks)}\n</Location>'
-
-
-def _virtual_host(front: Front, scheme: str, port: int) -> str:
-    certificate, key = front.certificate_paths
-    secure = ["SSLEngine on", f"SSLCertificateFile {certificate}", f"SSLCertificateKeyFile {key}"]
+        text = re.sub(r' *<Location "\S*/status">\n[^<]*</Location>\n', "", text)
     # The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
-    lines = [
-        f"ServerName {front.host}",
-        *(secure if scheme == "https" else []),
-        *(("SSLProxyEngine on", "SSLProxyCheckPeerName off") if front.backend_scheme == "https" else []),
-        "Include conf-available/doi-proxy-pass.conf",
+    behind = "\n    SSLProxyEngine on\n    SSLProxyCheckPeerName off" if front.backend_scheme == "https" else ""
+    values = {
+        f"https://www.example.org{front.sub_path}": front.public_url,
+        **dict(zip(_certificates(host), front.certificate_paths, strict=True)),
+        f"ServerName {host}": f"ServerName {front.host}{behind}",
+        "Require ip 127.0.0.0/8 ::1": f"Require ip {' '.join(front.status_networks)}",
+        " timeout=30": f" timeout={front.timeout}",
+        " timeout=120": f" timeout={front.list_timeout}",
+    }
+    # The host after a socket names the member of the balancer, and is not connected to (mod_proxy, "ProxyPass").
+    members = [
+        f"{backend}|http://{PurePosixPath(backend).stem}"
+        if backend.startswith(UNIX)
+        else f"{front.backend_scheme}://{backend}"
+        for backend in front.backends
     ]
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"<VirtualHost *:{port}>\n{body}</VirtualHost>"
+    return _repeat(_fill(text, values), "http://127.0.0.1:8001", members)
 
 
-def _caddy_values(front: Front) -> dict[str, str]:
+def _write_caddy(front: Front) -> str:
+    text = read_shipped("caddy/Caddyfile")
+    if not front.status_networks:
+        text = re.sub(r"\t@foreign_status {[^}]*}\n\trespond @foreign_status 403\n", "", text)
+    text = re.sub(r"(?<= )/(?=metrics|admin/|status$|api/|healthz|\*)", f"{front.sub_path}/", text, flags=re.MULTILINE)
     usual = {"http": 80, "https": 443}
     addresses = [
         f"{scheme}://{front.host}{'' if port == usual[scheme] else f':{port}'}" for scheme, port in front.ports.items()
     ]
-    return _shared_values(front) | {
-        "SITES": "\n".join(_caddy_sites(front, addresses)),
-        "REDIRECT": f"redir {front.sub_path} {front.sub_path}/" if front.sub_path else "",
-        "LISTS": " ".join(f"{front.sub_path}{path}" for path in _LIST_PATHS),
-        "STATUS": _caddy_status(front),
+    if front.certificate:
+        # Caddy refuses a certificate in a site that has http too.
+        tls = f"\ttls {front.certificate} {front.key}\n"
+        sites = [f"{one} {{\n{tls if one.startswith('https:') else ''}\timport doi_proxy\n}}" for one in addresses]
+    else:
+        sites = [f"{', '.join(addresses)} {{\n\timport doi_proxy\n}}"]
+    redirect = f"\tredir {front.sub_path} {front.sub_path}/\n" if front.sub_path else ""
+    behind = "\n\t\t\ttls_insecure_skip_verify" if front.backend_scheme == "https" else ""
+    values = {
+        "http://doi.example.org, https://doi.example.org {\n\timport doi_proxy\n}": "\n".join(sites),
+        "(doi_proxy) {\n": f"(doi_proxy) {{\n{redirect}",
         # Caddy writes network addresses with a slash after the network.
-        "BACKENDS": " ".join(backend.replace(UNIX, "unix/", 1) for backend in front.backends),
-        "TLS_BACKEND": "tls_insecure_skip_verify" if front.backend_scheme == "https" else "",
+        "127.0.0.1:8001 127.0.0.1:8002": " ".join(backend.replace(UNIX, "unix/", 1) for backend in front.backends),
+        "not remote_ip 127.0.0.0/8 ::1": f"not remote_ip {' '.join(front.status_networks)}",
+        "dial_timeout 2s": f"dial_timeout 2s{behind}",
+        "response_header_timeout 30s": f"response_header_timeout {front.timeout}s",
+        "response_header_timeout 120s": f"response_header_timeout {front.list_timeout}s",
     }
-
-
-def _caddy_sites(front: Front, addresses: Sequence[str]) -> Iterator[str]:
-    if not front.certificate:
-        yield f"{', '.join(addresses)} {{\n\timport doi_proxy\n}}"
-        return
-    # Caddy refuses a certificate in a site that has http too.
-    for address in addresses:
-        tls = f"\ttls {front.certificate} {front.key}\n" if address.startswith("https:") else ""
-        yield f"{address} {{\n{tls}\timport doi_proxy\n}}"
-
-
-def _caddy_status(front: Front) -> str:
-    if not front.status_networks:
-        return ""
-    networks = " ".join(front.status_networks)
-    matcher = f"@foreign_status {{\n\tpath {front.sub_path}/status\n\tnot remote_ip {networks}\n}}\n"
-    return f"{matcher}respond @foreign_status 403"
-
-
-def _shared_values(front: Front) -> dict[str, str]:
-    return {
-        "HOST": front.host,
-        "SUB_PATH": front.sub_path,
-        "PUBLIC_URL": front.public_url,
-        "SCHEME": front.backend_scheme,
-        "TIMEOUT": str(front.timeout),
-        "LIST_TIMEOUT": str(front.list_timeout),
-    }
-
-
-#: The files in config/ that docs/generate.py writes, and for which front proxy.
-GENERATED: Final[Mapping[str, Front]] = {
-    "nginx/doi-proxy.conf": SHIPPED,
-    "nginx/doi-proxy-pass.conf": SHIPPED,
-    "nginx/doi-proxy-pass-lists.conf": SHIPPED,
-    "nginx/doi-proxy-pass-cached.conf": SHIPPED,
-    "nginx/doi-proxy-cache.conf": SHIPPED,
-    "nginx/doi-proxy-sub-path.conf": SHIPPED_SUB_PATH,
-    "apache/doi-proxy.conf": SHIPPED,
-    "apache/doi-proxy-pass.conf": SHIPPED,
-    "apache/doi-proxy-sub-path.conf": SHIPPED_SUB_PATH,
-    "caddy/Caddyfile": SHIPPED,
-}
+    return _fill(text, values)

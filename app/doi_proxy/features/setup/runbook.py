@@ -15,7 +15,7 @@ from fastapi.responses import PlainTextResponse
 
 from doi_proxy.endpoints import no_file, text_headers
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup.sizing import read_manual_page, read_shipped
+from doi_proxy.features.setup.installation import read_manual_page, read_shipped
 from doi_proxy.system.options import MAX_SHOWN
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.redirect import Face

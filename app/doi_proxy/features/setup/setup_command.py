@@ -18,7 +18,7 @@ from doi_proxy.features.setup.front_files import FRONTS, read_front, write_front
 from doi_proxy.system.options import CONFIG_VARIABLE, Settings, flag_of, require_networks
 
 if TYPE_CHECKING:
-    from doi_proxy.features.setup.sizing import PlannedFile
+    from doi_proxy.features.setup.installation import PlannedFile
 
 #: The settings that the questions are about.
 _QUESTIONS: Final = {
@@ -71,7 +71,7 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
 
     Raises ConfigurationError.
     """
-    from doi_proxy.features.setup.sizing import (
+    from doi_proxy.features.setup.installation import (
         CONFIG,
         INSTANCES,
         change_settings,
@@ -222,8 +222,7 @@ def _plan(
     settings: Settings, namespace: argparse.Namespace, config: Path, text: str, before: str | None, instances: int
 ) -> Iterator[PlannedFile]:
     """The files of an installation with these settings. Raises ConfigurationError."""
-    from doi_proxy.features.setup.runbook import write_alerts
-    from doi_proxy.features.setup.sizing import (
+    from doi_proxy.features.setup.installation import (
         INSTANCES,
         PlannedFile,
         add_networks,
@@ -233,6 +232,7 @@ def _plan(
         usual_instances,
         write_units,
     )
+    from doi_proxy.features.setup.runbook import write_alerts
 
     def plan(path: Path, text: str, step: str = "") -> PlannedFile:
         return PlannedFile(_below(namespace.root, path), text, read_existing(_below(namespace.root, path)), step)
@@ -278,7 +278,7 @@ def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path
 
 def _write(planned: list[PlannedFile], *, is_sure: bool) -> list[PlannedFile]:
     """Write new files, and those that differ after a look at the difference. Returns what was written."""
-    from doi_proxy.features.setup.sizing import write_planned
+    from doi_proxy.features.setup.installation import write_planned
 
     written = []
     for planned_file in planned:

@@ -23,7 +23,6 @@ from typing import Any, Final
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
-from doi_proxy.features.setup.sizing import describe_settings
 from doi_proxy.proxy_client import Exchange, ProxyFailure, ProxyServer, find_server, send_request
 from doi_proxy.system.files import create_new
 from doi_proxy.system.options import MASK, Settings, redact
@@ -93,6 +92,9 @@ _ADDRESS: Final = re.compile(r"(?<![\w.:])[0-9a-f.:]{2,45}", re.IGNORECASE)
 
 def _collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
     """The files of the bundle by name. A part that fails leaves a file with the reason."""
+    # `check --ready` needs this module without the checks.
+    from doi_proxy.features.setup.check_command import describe_settings  # noqa: PLC0415
+
     token = context.settings.value("admin_token")
     sources: dict[str, Callable[[], bytes]] = {
         "versions.json": lambda: _json(_describe_versions()),

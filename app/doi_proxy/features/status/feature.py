@@ -14,9 +14,9 @@ from doi_proxy.system.options import SettingsGroup, TextList, require_networks
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
-    from doi_proxy.features.status.clients import ClientCounts, PrefixCounts
-    from doi_proxy.features.status.models import Readiness, Status
-    from doi_proxy.features.status.reader import EventWatcher, StatusReader
+    from doi_proxy.features.status.clients import ClientCounts
+    from doi_proxy.features.status.models import Status
+    from doi_proxy.features.status.reader import StatusReader
     from doi_proxy.web.redirect import Face
 
 
@@ -49,28 +49,19 @@ class StatusPages(feature.Feature, Service):
     settings = StatusSettings
 
     _reader: StatusReader
-    _watcher: EventWatcher
     _clients: ClientCounts
-    _prefixes: PrefixCounts
-    #: The prefixes that are shown. The highest privacy level counts clients and names together nowhere.
-    _shown: PrefixCounts | None
 
     def open(self, core: feature.Core, others: feature.Others) -> Iterable[feature.Part]:
-        """Count clients and prefixes, and record the history and the events."""
+        """Count clients, and record the history and the events."""
         from doi_proxy.features.metrics.feature import Metrics
-        from doi_proxy.features.status.clients import ClientCounts, PrefixCounts
-        from doi_proxy.features.status.reader import EventWatcher, StatusReader
+        from doi_proxy.features.status.clients import ClientCounts
+        from doi_proxy.features.status.reader import StatusReader
         from doi_proxy.web.request_path import client_of
 
         context = self.context
         self._clients = ClientCounts(client_of, context.clock)
-        self._prefixes = PrefixCounts(client_of, context.clock)
-        # The privacy level from which prefixes are not counted.
-        self._shown = self._prefixes if context.settings.privacy_level < 3 else None
-        self._watcher = EventWatcher(context, core)
         self._reader = StatusReader(context, core, others[Metrics], self._clients)
-        counted = () if self._shown is None else (self._shown,)
-        return self._clients, *counted, self
+        return self._clients, self
 
     def add_routes(self, app: FastAPI, face: Face, opened: feature.Opened) -> None:
         """Add the routes, that of /status also behind the gates of operators."""
@@ -78,36 +69,20 @@ class StatusPages(feature.Feature, Service):
         from doi_proxy.features.status.models import STATUS_PATH
         from doi_proxy.features.status.page import add_health, add_status
 
-        self._reader.services = self._watcher.services = opened.services
-        add_health(app, self._describe_readiness)
+        self._reader.watcher.services = opened.services
+        add_health(app, self._reader.describe_readiness)
         settings = self.context.settings
         path = OperatorPath(face, STATUS_PATH, settings.group(StatusSettings).status_networks, settings.public_url)
 
         async def read(request: Request) -> Status | None:
-            if not path.is_seen(request):
-                return None
-            # If every client may see the page, only those of listed networks see its prefixes.
-            is_trusted = request.client is not None and request.client.host in path.trusted
-            return await self._read(self._shown if is_trusted else None)
+            return await self._reader.read() if path.is_seen(request) else None
 
         add_status(app, read, face.pages, face.link)
         for gate in opened.gates:
             gate.add_path(STATUS_PATH.encode())
-            add_status(gate.app, lambda request: self._read(self._shown), face.pages, face.link, is_described=False)
-
-    async def _describe_readiness(self) -> Readiness:
-        """The body of /readyz."""
-        self._watcher.watch()
-        return await self._reader.describe_readiness()
-
-    async def _read(self, prefixes: PrefixCounts | None) -> Status:
-        """The state of this moment."""
-        self._watcher.watch()
-        return await self._reader.read(prefixes)
+            add_status(gate.app, lambda _: self._reader.read(), face.pages, face.link, is_described=False)
 
     def tick(self, _late: float) -> None:
-        """Record a point, if it is due, and what has changed."""
+        """Count requests by client, and record a point, if it is due, and what has changed."""
         self._clients.refresh()
-        self._prefixes.refresh()
-        self._watcher.watch()
         self._reader.record()

@@ -13,54 +13,13 @@ from urllib.parse import urlsplit
 from doi_proxy.errors import NotInBundle, PrefixDenied
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.metrics.feature import Metrics
-from doi_proxy.features.metrics.history import STEP, History, Point, Totals, read_totals
+from doi_proxy.features.metrics.history import History, Point, read_totals
 from doi_proxy.features.status import models
-from doi_proxy.features.status.clients import ClientCounts, PrefixCounts, PrefixKind
-from doi_proxy.features.status.models import Readiness, UpstreamReadiness
+from doi_proxy.features.status.clients import ClientCounts
 from doi_proxy.features.status.summary import RECENT, Facts, read_english, summarize, write_problem
 from doi_proxy.system.check import Cause, CounterData, Event, GaugeData, Incidents, Service
 from doi_proxy.system.version import read_version
-from doi_proxy.upstream.guard import BreakerState, Guard
-
-#: The breaker's state as a word for readiness.
-_BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
-    BreakerState.CLOSED: "closed",
-    BreakerState.HALF_OPEN: "half-open",
-    BreakerState.OPEN: "open",
-}
-
-
-async def describe_readiness(context: Context, core: Core, services: Iterable[Service]) -> Readiness:
-    """The body of `/readyz`. It queries the store, and never an upstream."""
-    draining = context.reloads.draining
-    stats = await core.cache.stats()
-    upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(core.upstream.guards.values(), 1)]
-    states = {upstream.state for upstream in upstreams}
-    worst = next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")
-    # A failing store makes the cache slower. It is not a reason to send requests to another node.
-    detail = {"mode": context.settings.mode, "upstream": worst, "store": stats.state}
-    shown = {name: value for service in services for name, value in service.ready().items()}
-    detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
-    if draining:
-        detail["service"] = "draining"
-    local = shown.get("local_records")
-    return Readiness(
-        ready=not draining,
-        instance=context.settings.instance,
-        detail=detail,
-        upstreams=upstreams,
-        local_records=local,
-    )
-
-
-def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:
-    return UpstreamReadiness(
-        number=number,
-        state=guard.state,
-        breaker=_BREAKER_WORDS[guard.breaker.state],
-        retry_after=ceil(guard.pause_seconds) or None,
-    )
-
+from doi_proxy.upstream.guard import BreakerState
 
 _STEPS: Final = CounterData("clock_steps", "Times at which the process found the clock set, or the machine had slept.")
 #: Prometheus compares it with its own clock.
@@ -138,7 +97,13 @@ def name_upstream(url: str) -> str:
 
 
 #: The points whose means are shown as those of the last hour.
-_LAST_HOUR = 3_600 // STEP
+_LAST_HOUR = 3_600 // models.STEP
+#: The breaker's state as a word for readiness.
+_BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
+    BreakerState.CLOSED: "closed",
+    BreakerState.HALF_OPEN: "half-open",
+    BreakerState.OPEN: "open",
+}
 
 
 class StatusReader:
@@ -149,8 +114,7 @@ class StatusReader:
         self._events = context.events
         self._metrics = metrics
         self._client_counts = clients
-        #: The services of all features, once they are open.
-        self.services: Sequence[Service] = ()
+        self.watcher = EventWatcher(context, core)
         self._started = self._recorded_at = context.clock()
         self._down_seconds = 0.0
         self._core = core
@@ -158,25 +122,54 @@ class StatusReader:
         self._events.add(Event("start", int(self._started), detail=read_version()))
 
     def record(self) -> None:
-        """Record a point of the history, if it is due."""
+        """Record what has changed, and a point of the history, if it is due. The service calls this every second."""
+        self.watcher.watch()
         now = self._context.clock()
         if not self._history.is_due(now):
             return
         self._down_seconds += sum_outages(self._events.read(), self._recorded_at, now)
         self._recorded_at = now
-        self._history.record(now, {**self._collect().series(), "down": self._down_seconds})
+        self._history.record(
+            now, {**read_totals(self._metrics.registry.collect()).series(), "down": self._down_seconds}
+        )
 
     async def describe_readiness(self) -> models.Readiness:
         """The body of `/readyz`. It reads no metrics, so a balancer may request it every second."""
+        self.watcher.watch()
         readiness = await self._describe_parts()
-        history = [_describe(point) for point in self._history.points[-RECENT:]]
-        summary = self._summarize(readiness, history)
+        summary = self._summarize(readiness, [_describe(point) for point in self._history.points[-RECENT:]])
         worst = next(iter(summary.problems), None)
         sentence = "Working" if worst is None else write_problem(read_english(), worst, summary)
         return readiness.model_copy(update={"problems": summary.problems, "sentence": f"{sentence}."})
 
     async def _describe_parts(self) -> models.Readiness:
-        return await describe_readiness(self._context, self._core, self.services)
+        """The state of each part. The store is read, and an upstream never."""
+        draining = self._context.reloads.draining
+        stats = await self._core.cache.stats()
+        upstreams = [
+            models.UpstreamReadiness(
+                number=number,
+                state=guard.state,
+                breaker=_BREAKER_WORDS[guard.breaker.state],
+                retry_after=ceil(guard.pause_seconds) or None,
+            )
+            for number, guard in enumerate(self._core.upstream.guards.values(), 1)
+        ]
+        states = {upstream.state for upstream in upstreams}
+        worst = next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")
+        # A failing store makes the cache slower. It is not a reason to send requests to another node.
+        detail = {"mode": self._context.settings.mode, "upstream": worst, "store": stats.state}
+        shown = {name: value for service in self.watcher.services for name, value in service.ready().items()}
+        detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
+        if draining:
+            detail["service"] = "draining"
+        return models.Readiness(
+            ready=not draining,
+            instance=self._context.settings.instance,
+            detail=detail,
+            upstreams=upstreams,
+            local_records=shown.get("local_records"),
+        )
 
     def _summarize(self, readiness: models.Readiness, history: Sequence[models.HistoryPoint]) -> models.StatusSummary:
         now, events, records = self._context.clock(), self._events.read(), readiness.local_records
@@ -198,19 +191,22 @@ class StatusReader:
         )
         return summarize(facts, history, self._started, now)
 
-    async def read(self, prefixes: PrefixCounts | None) -> models.Status:
-        """The state now, with these counts of prefixes. The store is read, and an upstream never."""
-        readiness = await self._describe_parts()
-        totals = self._collect()
-        history = self._history.read_now(self._context.clock(), totals.series())
-        points = history.points
+    async def read(self) -> models.Status:
+        """The state now. The store is read, and an upstream never."""
+        self.watcher.watch()
+        readiness, events = await self._describe_parts(), self._events.read()
+        totals = read_totals(self._metrics.registry.collect())
+        points = self._history.read_now(self._context.clock(), totals.series())
         await asyncio.sleep(0)
         answers = totals.by("doi_proxy_cache_answers_total", "kind")
         number = sum(answers.values())
         hits = totals.series()["hits"]
         unverified = totals.by("doi_proxy_could_not_verify_total", "reason")
         denied = unverified.pop(PrefixDenied.token, 0)
-        status = models.Status(
+        networks, largest_share = self._client_counts.read()
+        history = [_describe(point) for point in points]
+        return models.Status(
+            summary=self._summarize(readiness, history),
             version=read_version(),
             instance=readiness.instance,
             started=int(self._started),
@@ -225,20 +221,16 @@ class StatusReader:
             denied=denied,
             upstreams=readiness.upstreams,
             upstream_seconds=_mean(points[-_LAST_HOUR:], "question_seconds", "questions"),
-            budget=await self._budget(),
+            budget=models.BudgetStatus.model_validate(self._core.upstream.budget, from_attributes=True),
             store=await self._store(),
             local_records=readiness.local_records,
-            clients=self._clients(),
-            prefixes=None if prefixes is None else _list_prefixes(prefixes),
+            clients=models.ClientStatus(networks=networks, largest_share=largest_share),
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
-            events=[_show(event) for event in reversed(self._events.read())],
-            history=[_describe(point) for point in points],
-            minutes=[_describe(point) for point in history.minutes],
+            events=[models.EventStatus.model_validate(event, from_attributes=True) for event in reversed(events)],
+            history=history,
         )
-        summary = self._summarize(readiness, status.history)
-        return status.model_copy(update={"summary": summary})
 
     def _find_cause(self, *urls: str) -> Cause:
         """Why the last name got no answer from an upstream, or from one of these."""
@@ -247,7 +239,7 @@ class StatusReader:
         guards = self._core.upstream.guards
         failures = [guards[url].log.last_failure for url in urls or guards]
         now = time.monotonic()
-        recent = [(at, cause) for at, cause in filter(None, failures) if now - at < RECENT * STEP]
+        recent = [(at, cause) for at, cause in filter(None, failures) if now - at < RECENT * models.STEP]
         return max(recent, key=itemgetter(0), default=(now, Cause()))[1]
 
     def _name_upstreams(self, events: Sequence[Event]) -> Iterator[models.UpstreamName]:
@@ -275,25 +267,6 @@ class StatusReader:
                 sign="" if cause is None else cause.sign,
             )
 
-    def _collect(self) -> Totals:
-        return read_totals(self._metrics.registry.collect())
-
-    def _clients(self) -> models.ClientStatus:
-        shares = self._client_counts.shares()
-        return models.ClientStatus(
-            networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
-        )
-
-    async def _budget(self) -> models.BudgetStatus:
-        budget = self._core.upstream.budget
-        return models.BudgetStatus(
-            tokens=budget.tokens,
-            rate=budget.rate,
-            in_flight=budget.in_flight,
-            waiting=budget.waiting,
-            clients_waiting=budget.clients_waiting,
-        )
-
     async def _store(self) -> models.StoreStatus:
         stats = await self._core.cache.stats()
         store, scheme = stats.store, self._context.settings.store_url.partition(":")[0]
@@ -317,15 +290,6 @@ def sum_outages(events: Iterable[Event], begin: float, end: float) -> float:
             seconds += max(0.0, until - max(reached, event.at))
             reached = max(reached, until)
     return seconds
-
-
-def _list_prefixes(prefixes: PrefixCounts) -> dict[PrefixKind, list[models.PrefixCount]]:
-    top = prefixes.top().items()
-    return {kind: [models.PrefixCount(prefix=prefix, names=names) for prefix, names in shown] for kind, shown in top}
-
-
-def _show(event: Event) -> models.EventStatus:
-    return models.EventStatus.model_validate({name: getattr(event, name) for name in models.EventStatus.model_fields})
 
 
 def _describe(point: Point) -> models.HistoryPoint:

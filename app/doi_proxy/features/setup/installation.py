@@ -1,7 +1,4 @@
-"""What a load takes: upstream queries, places, processors and room in the store. Formulas over measured costs.
-
-docs/scale.md has the sources, and a table that `write_rows` fills. `doi-proxy check --size` prints one column of it.
-"""
+"""The files of an installation: settings, lists, units of systemd, and what is shipped with the program."""
 
 from __future__ import annotations
 
@@ -11,42 +8,18 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
-from functools import cached_property
 from ipaddress import ip_address
-from math import ceil, expm1, log
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final
 
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.feature import CommandContext
-from doi_proxy.server.connections import IDLE_TIMEOUT
 from doi_proxy.server.listening import UNIX
 from doi_proxy.system.files import Replacement, explain_failure, has_package_file, read_package_file, read_regular
-from doi_proxy.system.options import CONFIG_VARIABLE, MASK, Settings, redact, redact_value, write_value
+from doi_proxy.system.options import CONFIG_VARIABLE, MASK, Settings, redact
 from doi_proxy.system.toml_text import TomlProblem, parse_toml
-
-
-class ShownSetting(TypedDict):
-    """The value of a setting, None without one, and where it was set."""
-
-    value: str | None
-    source: str
-
-
-def describe_settings(context: CommandContext) -> Mapping[str, ShownSetting]:
-    """Each setting by its name. Raises ConfigurationError."""
-    settings, values, shown = context.settings, context.values, dict[str, ShownSetting]()
-    for name, value in settings.model_dump(mode="json").items():
-        sourced = values.get(name)
-        is_secret = value is not None and (settings.is_secret(name) or (sourced is not None and sourced.secret))
-        text = None if value is None else MASK if is_secret else write_value(redact_value(value))
-        shown[name] = ShownSetting(value=text, source="default" if sourced is None else sourced.source)
-    return shown
-
 
 #: The largest file that is compared.
 _MOST_BYTES: Final = 1024 * 1024
@@ -160,58 +133,6 @@ def add_networks(text: str, networks: Sequence[str]) -> str:
     return text if not missing else "\n".join([text.rstrip(), *missing]) + "\n"
 
 
-#: Ranks whose weights are added one by one. For the others, an integral replaces the sum: its relative error is below
-#: 1e-8.
-_EXACT: Final = 1_000
-
-
-@dataclass(frozen=True)
-class Popularity:
-    """`names` names. The n-th is requested in proportion to 1/n**exponent."""
-
-    names: int
-    exponent: float
-
-    def distinct(self, requests: float) -> float:
-        """The number of names that so many requests are expected to name."""
-        return sum(count * -expm1(-requests * each) for count, each in self.bins)
-
-    def ttl_share(self, requests: float) -> float:
-        """The share of requests that a store of any size answers if a record is fresh for so many requests.
-
-        A record is fetched by one request, and answers those that follow while it is fresh (Jung and others, INFOCOM
-        2003).
-        """
-        return sum(count * each * (rate / (1 + rate)) for count, each in self.bins if (rate := requests * each))
-
-    def weight_of_first(self, rank: int) -> float:
-        """The sum of the weights of the first `rank` names."""
-        if rank < len(self._head):
-            return self._head[rank]
-        start, end, power = _EXACT + 0.5, rank + 0.5, 1 - self.exponent
-        # The midpoint rule. For an exponent of 1, the integral is a logarithm.
-        return self._head[-1] + (log(end / start) if power == 0 else (end**power - start**power) / power)
-
-    @cached_property
-    def bins(self) -> list[tuple[int, float]]:
-        """Bins of names with about the same popularity: the number of names, and the probability of each."""
-        bins, last, total = [], 0, self.weight_of_first(self.names)
-        while last < self.names:
-            # Ranks that the formulas treat one by one, and the width of the later bins of ranks.
-            end = min(self.names, last + 1 if last < 100 else int(last * 1.02))
-            weight = self.weight_of_first(end) - self.weight_of_first(last)
-            bins.append((end - last, weight / total / (end - last)))
-            last = end
-        return bins
-
-    @cached_property
-    def _head(self) -> list[float]:
-        sums = [0.0]
-        for rank in range(1, min(self.names, _EXACT) + 1):
-            sums.append(sums[-1] + rank**-self.exponent)
-        return sums
-
-
 def read_shipped(path: str) -> str:
     """The text of a file of config/, such as `prometheus/alerts.yml`. Raises OSError without one."""
     return _read("config", path)
@@ -227,159 +148,6 @@ def _read(folder: str, path: str) -> str:
         return read_package_file(__package__, folder, path).decode()
     # The largest file of a checkout that is read.
     return read_regular(Path(__file__).parents[4] / folder / path, 1024 * 1024).decode()
-
-
-_DAY: Final = 86_400.0
-#: Registered names in 2025: docs/scale.md.
-REGISTERED: Final = 391_000_000
-#: Crossref: 2 to 4 % of all resolutions fail. Each of them needs an upstream query.
-NOT_FOUND: Final = 0.03
-#: The peak is three times the mean, as if all requests of a day came within eight hours.
-PEAK: Final = 3.0
-#: A processor is half busy at the peak.
-BUSY: Final = 0.5
-#: Bytes of an answer with three values in a SQLite store of a million: `make bench ARGS=large`, docs/scale.md. Small
-#: stores have more, because the file grows in steps.
-RECORD_BYTES: Final = 200.0
-#: Seconds of processor time of an answer from the store and of one from the upstream: RESULTS.md, part "Scale". An
-#: answer from memory takes less, so what follows is an upper limit.
-STORE_SECONDS: Final = 107e-6
-UPSTREAM_SECONDS: Final = 540e-6
-#: The same of a connection with TLS that is opened for one request: docs/performance.md.
-TLS_SECONDS: Final = 600e-6
-#: Queries a second above which a guest of the public resolver should not request a higher rate.
-_GUEST: Final = 100.0
-
-_SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([kMG]?)/(s|day)")
-
-
-class Limit(StrEnum):
-    """What a load meets first: a setting, or the processors."""
-
-    NOTHING = "nothing"
-    TOKENS = "upstream_rate"
-    PLACES = "upstream_max_concurrency"
-    PROCESSORS = "processors"
-
-
-class Load(NamedTuple):
-    """Requests a second: the mean of a day, and its peak."""
-
-    mean: float
-    peak: float
-
-
-class Has(NamedTuple):
-    """What a service has: tokens a second, places for queries, and processors that answer."""
-
-    rate: float
-    places: int
-    processors: int
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a load takes. Rates are a second, `answer` is in seconds, sizes are in bytes."""
-
-    load: Load
-    answer: float
-    stored_share: float
-    queries: float
-    peak_queries: float
-    places: int
-    connections: int
-    processors: float
-    processors_with_tls: float
-    records: float
-    store_bytes: float
-
-    def first_limit(self, has: Has) -> Limit:
-        """The limit that the peak exceeds the most."""
-        used = {
-            Limit.TOKENS: self.peak_queries / has.rate,
-            Limit.PLACES: self.places / has.places,
-            Limit.PROCESSORS: self.processors_with_tls / has.processors,
-        }
-        most = max(used, key=lambda limit: used[limit])
-        return most if used[most] > 1 else Limit.NOTHING
-
-    def advice(self, has: Has) -> list[str]:
-        """What to run for this load, one sentence for each limit that is exceeded."""
-        found = []
-        if self.peak_queries > _GUEST:
-            found.append("a registry file at each site: names in it need no query")
-        elif self.peak_queries > has.rate:
-            found.append(f"upstream_rate = {ceil(self.peak_queries)}, agreed with the DOI Foundation, or longer TTLs")
-        if self.places > has.places and self.peak_queries <= _GUEST:
-            found.append(f"upstream_max_concurrency = {self.places}")
-        # Requests a second of one machine above which HTTP caches in front cost less than more machines.
-        if self.load.peak > 4_000.0:
-            found.append("HTTP caches in front, and machines that share a Valkey with Sentinel")
-        elif self.processors_with_tls > has.processors:
-            found.append(f"instances = {ceil(self.processors_with_tls)}, and TLS that ends in the front proxy")
-        return found or ["the default settings"]
-
-
-def read_load(text: str) -> Load:
-    """The load of `10M/day` (the mean) or of `44k/s` (the peak). Raises ValueError."""
-    found = _SIZE.fullmatch(text.strip())
-    count = float(found[1]) * {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[found[2]] if found else 0.0
-    if found is None or not 0 < count <= 1e12:
-        raise ValueError(
-            f"{text[:40]!r} is not a load; write a number, with k, M or G after it, and /day for the mean or /s for "
-            "the peak, such as 10M/day or 44k/s"
-        )
-    mean = count / _DAY if found[3] == "day" else count / PEAK
-    return Load(mean, mean * PEAK)
-
-
-def need_of(load: Load, answer: float, lifetime: float = _DAY, grace: float = 30 * _DAY) -> Need:
-    """What a load takes if the upstream answers in `answer` seconds.
-
-    Records are fresh for `lifetime` seconds, and kept for `grace` seconds more.
-    """
-    # The exponent of their popularity in a public log: docs/scale.md.
-    law = Popularity(REGISTERED, 0.85)
-    stored = (1 - NOT_FOUND) * law.ttl_share(load.mean * lifetime)
-    seconds = stored * STORE_SECONDS + (1 - stored) * UPSTREAM_SECONDS
-    records = law.distinct(load.mean * (lifetime + grace))
-    return Need(
-        load=load,
-        answer=answer,
-        stored_share=stored,
-        queries=load.mean * (1 - stored),
-        peak_queries=load.peak * (1 - stored),
-        places=ceil(load.peak * (1 - stored) * answer),
-        connections=ceil(load.peak * IDLE_TIMEOUT),
-        processors=load.peak * seconds / BUSY,
-        processors_with_tls=load.peak * (seconds + TLS_SECONDS) / BUSY,
-        records=records,
-        store_bytes=records * RECORD_BYTES,
-    )
-
-
-def write_rows(needs: Sequence[Need], has: Has) -> list[tuple[str, ...]]:
-    """A row for each quantity: its label, and its value for each load."""
-    labels: tuple[tuple[str, Callable[[Need], str]], ...] = (
-        ("requests a second, mean; peak", lambda one: f"{_number(one.load.mean)}; {_number(one.load.peak)}"),
-        ("answered without a query", lambda one: f"{one.stored_share:.0%}"),
-        ("upstream queries a second, mean; peak", lambda one: f"{_number(one.queries)}; {_number(one.peak_queries)}"),
-        ("places for queries", lambda one: f"{one.places:,}"),
-        (f"connections, each open for {IDLE_TIMEOUT:g} s", lambda one: f"{one.connections:,}"),
-        ("processors, half busy at the peak", lambda one: _number(one.processors)),
-        ("the same, with a TLS connection a request", lambda one: _number(one.processors_with_tls)),
-        ("records after 31 days", lambda one: f"{_number(one.records / 1e6)} M"),
-        ("the store after 31 days", lambda one: f"{_number(one.store_bytes / 2**30)} GiB"),
-        ("what breaks first", lambda one: str(one.first_limit(has))),
-    )
-    return [(label, *(write(one) for one in needs)) for label, write in labels]
-
-
-def _number(value: float) -> str:
-    """Two digits of a small number, all digits before the point of a large one."""
-    if value < 0.01:
-        return "under 0.01"
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 #: The settings file of the unit.
