@@ -163,6 +163,14 @@ class ClientBuckets:
         if wait:
             raise self._error(quota=self._quota, retry_after=wait)
 
+    def charge(self, accounts: tuple[Account, ...], cost: float) -> None:
+        """Take `cost` tokens, also those that are not there: a bucket owes as many as it can hold, and no more."""
+        now = self._clock()
+        for account in accounts:
+            left = count_tokens(account.bucket, now, account.rate, account.burst) - cost
+            owed = min(max(0.0, -left), account.burst)
+            account.bucket = Bucket(max(0.0, left), now, now + owed / account.rate)
+
     def tokens(self, accounts: tuple[Account, ...]) -> float:
         """The tokens that a client has now: those of its poorest account."""
         now = self._clock()

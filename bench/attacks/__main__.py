@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.attacks import (
+    amplification,
     boundaries,
     clocks,
     comings,
@@ -84,6 +85,7 @@ _PARTS: Final[dict[str, Attack]] = {
     "clock": clocks.steps,
     "uploads": newer.references,
     "face files": commands.face_files,
+    "amplification": amplification.amplification,
 }
 #: Why a part is not tried through a front, by its parts. All others are what clients do over connections of their own.
 _WITHOUT_FRONTS: Final = {
@@ -94,7 +96,7 @@ _WITHOUT_FRONTS: Final = {
         "unread lists",
         "left lists",
     ),
-    "the processor time of the proxy is the same behind a front": ("records", "turns", "empty lists"),
+    "the costs of the proxy are the same behind a front": ("records", "turns", "empty lists", "amplification"),
     "the clients are forged in X-Forwarded-For, which a front replaces": ("networks", "accounts"),
     "no front is before the native listener": ("native churn", "forged packets"),
     "it runs through nginx without this option": ("bodies", "paths", "request ids", "personal"),

@@ -288,6 +288,10 @@ class Opened:
         """Count a request of the client at an address, for a page that spends queries. See Admission.admit."""
         self.stages.admission.admit(address)
 
+    def charge(self, address: str, cost: float) -> None:
+        """Count what an answer cost beyond one request. See Admission.charge."""
+        self.stages.admission.charge(address, cost)
+
 
 @dataclass(frozen=True, slots=True)
 class Extra:

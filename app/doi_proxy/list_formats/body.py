@@ -144,6 +144,11 @@ class BodyBuffer:
                 self._changed.notify_all()
 
     @property
+    def received(self) -> int:
+        """The bytes that were received."""
+        return self._received
+
+    @property
     def age(self) -> float:
         """Seconds since its beginning."""
         return self._timer() - self._began

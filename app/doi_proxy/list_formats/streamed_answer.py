@@ -32,11 +32,22 @@ _ACCEPTED: Final = {
 }  # fmt: skip
 
 
+#: Charges a client for a cost beyond one request. See Admission.charge.
+Charge = Callable[[str, float], None]
+
+
 class StreamedAnswer(Response):
     """An answer that is sent while its request arrives. It ends when the client leaves."""
 
     #: Bytes of the request that are received before they are read.
     read_ahead_bytes = 64 * 1024
+
+    def __init__(self, charge: Charge) -> None:
+        """`charge` is called at the end with the address of the client, and with the rows or the kilobytes of the
+        request, whichever are more.
+        """
+        super().__init__()
+        self._charge = charge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
@@ -52,6 +63,8 @@ class StreamedAnswer(Response):
             if not answering.done():
                 answering.cancel()  # the client has left, or the server stops
             await asyncio.gather(filling, answering, return_exceptions=True)
+            if client := scope.get("client"):
+                self._charge(client[0], max(output.rows, body.received // 1024))
         error = None if answering.cancelled() else answering.exception()
         if isinstance(error, FAILURES):
             await _send_reply(error_problem(as_failure(error)), output.send)
@@ -63,7 +76,7 @@ class StreamedAnswer(Response):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Output:
     """Where an answer goes. `is_gone` is whether the client has left; `abort` ends it. `head_after` is in seconds."""
 
@@ -71,6 +84,8 @@ class Output:
     is_gone: Callable[[], bool]
     head_after: float
     abort: Callable[[], None] = lambda: None
+    #: The rows of the answer so far.
+    rows: int = 0
 
     @asynccontextmanager
     async def open_rows(self, media_type: str, fields: Sequence[str]) -> AsyncIterator[RowStream]:
@@ -112,6 +127,7 @@ class RowStream:
 
     async def write(self, group: Sequence[writing.Members]) -> bool:
         """Send rows, after the head. Returns whether the client still reads them."""
+        self._output.rows += len(group)
         await self._send(self._writer.write(group))
         return not self._output.is_gone()
 

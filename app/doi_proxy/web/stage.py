@@ -152,6 +152,9 @@ class Admission:
         """Count a request that gets a prepared answer. If it is False, nothing is counted, and `admit` decides."""
         return True
 
+    def charge(self, address: str, cost: float) -> None:
+        """Count what an answer cost, in requests: a name of a list and a kilobyte of a text are one each."""
+
     def charge_bypass(self, address: str) -> None:
         """Count a request that bypasses the cache. Raises TooManyRequests."""
 

@@ -69,6 +69,23 @@ def write_list(folder: Path, text: str) -> Path:
     return path
 
 
+def test_what_an_answer_cost_is_paid_by_the_next_requests() -> None:
+    bench = Bench(requests=Rate(1, 4))
+    bench.limits.admit(CLIENT)
+    bench.limits.charge(CLIENT, 2.0)
+    bench.limits.admit(CLIENT)
+    with pytest.raises(RateExceeded):
+        bench.limits.admit(CLIENT)
+    # However much it was, the client waits until its bucket has filled twice at most.
+    bench.limits.charge(CLIENT, 1_000_000.0)
+    with pytest.raises(RateExceeded) as error:
+        bench.limits.admit(CLIENT)
+    assert error.value.retry_after == 5.0
+    bench.limits.admit(OTHER)
+    bench.clock.advance(5.0)
+    bench.limits.admit(CLIENT)
+
+
 def test_past_its_burst_a_network_waits_and_another_does_not() -> None:
     bench = Bench()
     bench.limits.admit(CLIENT)

@@ -202,6 +202,16 @@ async def test_the_limits_of_a_client_hold() -> None:
         assert (got.status, got["content-type"]) == (429, "application/problem+json")
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/api/resolve", "hello\n" * 100), ("/api/parse", "hello\n" * 100), ("/api/extract", "a" * 102_400)],
+)
+async def test_a_list_is_charged_for_its_names_and_a_text_for_its_kilobytes(path: str, body: str) -> None:
+    async with Proxy(client_rate=0.001, client_burst=102) as proxy:
+        assert (await proxy.post(path, body, content_type=TEXT)).status == 200
+        assert [(await proxy.get("/10.5555/a")).status == 429 for _ in range(2)] == [False, True]
+
+
 class Body(BodyBuffer):
     """A body of which so many bytes arrived in so many seconds. It is complete without seconds."""
 

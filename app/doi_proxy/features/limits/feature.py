@@ -34,7 +34,8 @@ class LimitSettings(SettingsGroup):
         ge=0,
         le=MAX_RATE,
         json_schema_extra=RELOADED,
-        description="Limit of one client's requests a second, answers from the cache included; `0` for no limit. "
+        description="Limit of one client's requests a second, answers from the cache included; `0` for no limit. A "
+        "list counts as many as it has names, a text one for each kilobyte. "
         "Set it on a service that strangers reach.",
     )
     # Four seconds of a client's rate are saved up while it sends nothing. A page and the links that a reader opens from

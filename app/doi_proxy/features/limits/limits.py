@@ -187,6 +187,12 @@ class ClientLimits(Admission):
         accounts = standing.accounts
         return self._requests is None or not accounts or not self._requests.take_or_wait(accounts)
 
+    def charge(self, address: str, cost: float) -> None:
+        """See Admission. Who has an answer is not refused it: the next requests wait instead."""
+        standing = self._find(address)
+        if self._requests is not None and standing.accounts:
+            self._requests.charge(standing.accounts, cost)
+
     def charge_bypass(self, address: str) -> None:
         """Count a request that bypasses the cache. Raises TooManyBypasses."""
         client = self._find(address).client

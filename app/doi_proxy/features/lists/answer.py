@@ -36,7 +36,7 @@ from doi_proxy.list_formats.body import (
 from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.extraction import TEXT_TYPES, decode_text, find_names_of, write_position
 from doi_proxy.list_formats.fair_lock import FairLock
-from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
+from doi_proxy.list_formats.streamed_answer import Charge, Output, StreamedAnswer, choose_output
 from doi_proxy.list_formats.writing import JsonLinesWriter, Members
 from doi_proxy.rationing import SharedPlaces
 from doi_proxy.web.media_types import CSV, TEXT
@@ -175,8 +175,8 @@ class BatchService:
 class RowsAnswer(StreamedAnswer):
     """The answer to one list."""
 
-    def __init__(self, service: BatchService, request: BatchRequest) -> None:
-        super().__init__()
+    def __init__(self, service: BatchService, request: BatchRequest, charge: Charge) -> None:
+        super().__init__(charge)
         self.read_ahead_bytes = service.limits.read_ahead_bytes
         self._service = service
         self._request = request
@@ -279,7 +279,7 @@ class ResolveQuery(BaseModel):
             raise ValueError("write true, false or checked") from error
 
 
-def add_resolve(app: FastAPI, service: BatchService) -> None:
+def add_resolve(app: FastAPI, service: BatchService, charge: Charge) -> None:
     """Add the endpoint."""
 
     async def resolve_list(request: Request, query: Annotated[ResolveQuery, Query()]) -> Response:
@@ -312,7 +312,8 @@ def add_resolve(app: FastAPI, service: BatchService) -> None:
             form = _keep_entries(form, query, has_metadata=service.batches.compare is not None)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
         length = read_length(headers)
-        return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields, query.extract, length))
+        request_of_list = BatchRequest(client, form, options, media_type, fields, query.extract, length)
+        return RowsAnswer(service, request_of_list, charge)
 
     _add_route(app, resolve_list)
 

@@ -70,6 +70,6 @@ class Lists(Feature):
         from doi_proxy.web.pages import PageLink
 
         face.own_api[RESOLVE_PATH.encode()] = "batch"
-        add_resolve(app, self._batches)
+        add_resolve(app, self._batches, opened.charge)
         face.pages.links.append(PageLink("first", PATH, "references.title", home_key="references.lead"))
-        ReferencesPage(self._batches, face, opened.admit).add_to(app)
+        ReferencesPage(self._batches, face, opened).add_to(app)

@@ -26,5 +26,5 @@ class Texts(Feature):
         from doi_proxy.features.texts.http import add_extract, add_parse
 
         face.own_api.update({PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"})
-        add_parse(app, self.context.public_url, opened.core.text_turns)
-        add_extract(app, opened.core.text_turns)
+        add_parse(app, self.context.public_url, opened.core.text_turns, opened.charge)
+        add_extract(app, opened.core.text_turns, opened.charge)

@@ -30,7 +30,7 @@ from doi_proxy.list_formats.body import (
 from doi_proxy.list_formats.entries import MAX_EXCERPT
 from doi_proxy.list_formats.fair_lock import FairLock, HoldTurn
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES
-from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
+from doi_proxy.list_formats.streamed_answer import Charge, Output, StreamedAnswer, choose_output
 from doi_proxy.web.freshness import OWN_PAGE
 from doi_proxy.web.media_types import CSV, JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
@@ -60,8 +60,8 @@ class ExtractQuery(BaseModel):
 class ExtractedAnswer(StreamedAnswer):
     """The names of one text, each as soon as it is found."""
 
-    def __init__(self, hold_turn: HoldTurn, form: BodyFormat, output_type: str) -> None:
-        super().__init__()
+    def __init__(self, hold_turn: HoldTurn, form: BodyFormat, output_type: str, charge: Charge) -> None:
+        super().__init__(charge)
         self._hold_turn = hold_turn
         self._form = form
         self._output_type = output_type
@@ -76,7 +76,7 @@ class ExtractedAnswer(StreamedAnswer):
                     return
 
 
-def add_extract(app: FastAPI, turns: FairLock) -> None:
+def add_extract(app: FastAPI, turns: FairLock, charge: Charge) -> None:
     """Add the endpoint. `turns` is the lock of all texts."""
 
     async def extract_names(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
@@ -91,7 +91,7 @@ def add_extract(app: FastAPI, turns: FairLock) -> None:
         )
         output_type = choose_output(query.output, headers.get("accept"), form.media_type)
         hold_turn = partial(turns.hold, client_of(request.client.host if request.client else ""))
-        return ExtractedAnswer(hold_turn, form, output_type)
+        return ExtractedAnswer(hold_turn, form, output_type, charge)
 
     row = {"$ref": "#/components/schemas/FoundNameModel"}
     text = {"schema": {"type": "string"}, "example": "See https://doi.org/10.1000/182."}
@@ -169,8 +169,8 @@ class ParsedItemModel(ParsedTextModel):
 class ParsedAnswer(StreamedAnswer):
     """What each text of a list is, as soon as it is read."""
 
-    def __init__(self, hold_turn: HoldTurn, form: BodyFormat, base_url: str) -> None:
-        super().__init__()
+    def __init__(self, hold_turn: HoldTurn, form: BodyFormat, base_url: str, charge: Charge) -> None:
+        super().__init__(charge)
         self._hold_turn = hold_turn
         self._form = form
         self._base_url = base_url
@@ -195,7 +195,7 @@ class ParsedAnswer(StreamedAnswer):
                     return
 
 
-def add_parse(app: FastAPI, public_url: str | None, turns: FairLock) -> None:
+def add_parse(app: FastAPI, public_url: str | None, turns: FairLock, charge: Charge) -> None:
     """Add the endpoint. `turns` is the lock of all texts.
 
     `public_url` is this resolver's own URL. If it is None, each request says it.
@@ -237,7 +237,7 @@ def add_parse(app: FastAPI, public_url: str | None, turns: FairLock) -> None:
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), (column, None))
         hold_turn = partial(turns.hold, client_of(request.client.host if request.client else ""))
-        return ParsedAnswer(hold_turn, form, _base_url(request, public_url))
+        return ParsedAnswer(hold_turn, form, _base_url(request, public_url), charge)
 
     _add_routes(app, parse_one, parse_many)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 
 from doi_proxy import errors
 from doi_proxy.endpoints import language_of, text_headers
+from doi_proxy.features.feature import Opened
 from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, OpenList, read_length
 from doi_proxy.features.lists.batch import BatchInput, BatchOptions
 from doi_proxy.features.lists.feature import TooManyBatches
@@ -59,11 +60,11 @@ _PIECE: Final = 65_536
 class ReferencesPage:
     """Shows the form and the results."""
 
-    def __init__(self, service: BatchService, face: Face, admit: Callable[[str], None]) -> None:
-        """`admit` counts its request. See Admission.admit."""
+    def __init__(self, service: BatchService, face: Face, opened: Opened) -> None:
+        """`opened` counts its requests."""
         self._service = service
         self._face = face
-        self._admit = admit
+        self._admit, self.charge = opened.admit, opened.charge
         # Refused forms whose text is read for the reader at the same time, and the seconds that this takes at most.
         self._returned = OpenBatches(16, lambda limit: None)
 
@@ -192,7 +193,7 @@ class _CheckedPage(StreamedAnswer):
     def __init__(
         self, page: ReferencesPage, request: Request, language: str, refusal: errors.DoiProxyError | None
     ) -> None:
-        super().__init__()
+        super().__init__(page.charge)
         self.read_ahead_bytes = MAX_BODY_BYTES if refusal is None else _PIECE
         self._page = page
         self._request = request
@@ -224,6 +225,7 @@ class _CheckedPage(StreamedAnswer):
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+        output.rows += len(rows)
         result = await self._page.describe(self._request, found, rows)
         # The page of 2,000 references took 80 ms of one turn, and the URL of a corrected document of 4 MiB 12 more.
         page = await asyncio.to_thread(self._page.render, self._language, result)
