@@ -91,11 +91,19 @@ def read_body_format(
     columns: tuple[str | None, str | None] = (None, None),
     supported: Iterable[str] = LIST_TYPES,
 ) -> BodyFormat:
-    """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody.
+    """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody, also for a charset.
 
     `columns` are the column or member with the names, and the one that rows repeat.
     """
-    media_type = read_content_type(content_type, supported)
+    types, sent = tuple(supported), media_type_of(content_type)
+    media_type = BY_MEDIA_TYPE[sent].media_types[0] if sent in BY_MEDIA_TYPE else sent
+    if media_type not in types:
+        shown = sent[:_MAX_SHOWN_CHARACTERS] or "without a media type"
+        raise UnsupportedBody(f"The body is {shown}; send it as {', '.join(types[:-1])} or {types[-1]}.")
+    charset = (content_type or "").lower().partition("charset=")[2].partition(";")[0].strip(' "')
+    # "" is a body without a charset. US-ASCII is a part of UTF-8.
+    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
+        raise UnsupportedBody(f"The body is in the encoding {charset[:_MAX_SHOWN_CHARACTERS]}; send it in UTF-8.")
     encoding = (content_encoding or "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise UnsupportedBody(
@@ -318,23 +326,6 @@ class ListParser:
         for group in expand(items):
             self._names += len(group)
             yield group
-
-
-def read_content_type(content_type: str | None, supported: Iterable[str]) -> str:
-    """The media type of a body, which is one of `supported`, by its usual name.
-
-    Raises UnsupportedBody for any other media type, and for a charset other than UTF-8.
-    """
-    types, sent = tuple(supported), media_type_of(content_type)
-    media_type = BY_MEDIA_TYPE[sent].media_types[0] if sent in BY_MEDIA_TYPE else sent
-    if media_type not in types:
-        shown = sent[:_MAX_SHOWN_CHARACTERS] or "without a media type"
-        raise UnsupportedBody(f"The body is {shown}; send it as {', '.join(types[:-1])} or {types[-1]}.")
-    charset = (content_type or "").lower().partition("charset=")[2].partition(";")[0].strip(' "')
-    # "" is a body without a charset. US-ASCII is a part of UTF-8.
-    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
-        raise UnsupportedBody(f"The body is in the encoding {charset[:_MAX_SHOWN_CHARACTERS]}; send it in UTF-8.")
-    return media_type
 
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
