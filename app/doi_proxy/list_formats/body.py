@@ -21,7 +21,14 @@ from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
 from doi_proxy.list_formats.entries import Item, ReadItem, expand
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
 from doi_proxy.list_formats.fair_lock import HoldTurn
-from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS, GuessedReader, ListFormat, RunningTextReader
+from doi_proxy.list_formats.formats import (
+    BY_MEDIA_TYPE,
+    FORMATS,
+    HEAD_CHARACTERS,
+    ListFormat,
+    RunningTextReader,
+    format_of_head,
+)
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, ListReader, Utf8Stream, open_gunzip
 from doi_proxy.system.files import STANDARD_INPUT, open_input
 from doi_proxy.system.options import MAX_SHOWN
@@ -201,10 +208,9 @@ async def read_list_body(
         groups = _read_document(decompress_body(body, is_gzip=form.is_gzip), hold_turn)
     else:
         # A list that is sent as text can be of any format, as in a file.
-        is_text = found is formats.TEXT
-        reader = GuessedReader(open_format, decides_early=True) if is_text else open_format(found)
-        reader.keeps_entries = form.keeps_entries
-        groups = _parse(body, ListParser(reader, limits, is_gzip=form.is_gzip))
+        chosen = None if found is formats.TEXT else found
+        parser = ListParser(open_format, chosen, limits, is_gzip=form.is_gzip, keeps_entries=form.keeps_entries)
+        groups = _parse(body, parser)
     names = 0
     async for group in groups:
         for item in group:
@@ -259,7 +265,7 @@ async def _read_document(
             )
     text = await read_docx(bytes(data), hold_turn)
     if extracts:
-        parser = ListParser(RunningTextReader(), ListLimits(names=inf))
+        parser = ListParser(lambda _: RunningTextReader(), formats.TEXT, ListLimits(names=inf))
         async for group in _parse(cut(text.encode("utf-8", "replace")), parser):
             yield group
         return
@@ -288,16 +294,38 @@ def require_few(names: int, limits: ListLimits) -> None:
 
 
 class ListParser:
-    """Turns the bytes of one list into items, in groups."""
+    """Turns the bytes of one list into items, in groups.
 
-    def __init__(self, reader: ListReader, limits: ListLimits, *, is_gzip: bool = False) -> None:
-        self.reader = reader
+    Without a `form`, the beginning of the list decides: HEAD_CHARACTERS bytes, or if it `decides_early` what has
+    arrived when its first line ends, since a list may come slowly.
+    """
+
+    def __init__(
+        self,
+        open_format: Callable[[ListFormat], ListReader],
+        form: ListFormat | None,
+        limits: ListLimits,
+        *,
+        is_gzip: bool = False,
+        keeps_entries: bool = False,
+        decides_early: bool = True,
+    ) -> None:
         #: What was read: entries, of which each has a row or more. An entry of a text is one name.
         self.entries = 0
+        self._open_format = open_format
         self._limits = limits
+        self._keeps_entries = keeps_entries
+        self._decides_early = decides_early
         self._bytes = self._names = 0
         self._utf8 = Utf8Stream()
         self._gunzip = open_gunzip(limits.ratio) if is_gzip else None
+        self._head = b""
+        self._reader = None if form is None else self._open(form)
+
+    @property
+    def column(self) -> str:
+        """See ListReader."""
+        return "" if self._reader is None else self._reader.column
 
     def feed(self, data: bytes) -> Iterator[list[Item]]:
         """The items of a piece. Raises UnreadableList and RequestTooLarge."""
@@ -306,8 +334,8 @@ class ListParser:
             self._bytes += len(piece)
             if self._bytes > limits.total_bytes:
                 raise RequestTooLarge(f"The list is larger than {limits.total_bytes} bytes; send several requests.")
-            yield from self._expand(self.reader.feed(self._utf8.feed(piece)))
-            read = self.reader.lines
+            yield from self._read(self._utf8.feed(piece))
+            read = 0 if self._reader is None else self._reader.lines
             if read - self._names > limits.empty_lines + limits.empty_lines_an_item * self._names:
                 raise UnreadableList(
                     f"The list has {self._names} names in its first {read} lines; remove empty lines and comments."
@@ -317,8 +345,24 @@ class ListParser:
         """The last items. Raises UnreadableList if the list is incomplete."""
         if self._gunzip is not None:
             self._gunzip.end()
-        yield from self._expand(self.reader.feed(self._utf8.end()))
-        yield from self._expand(self.reader.end())
+        yield from self._read(self._utf8.end(), is_whole=True)
+        if self._reader is not None:
+            yield from self._expand(self._reader.end())
+
+    def _read(self, data: bytes, *, is_whole: bool = False) -> Iterator[list[Item]]:
+        if self._reader is None:
+            self._head = data = self._head + data
+            is_enough = len(data) >= HEAD_CHARACTERS or (self._decides_early and b"\n" in data.lstrip())
+            if not is_enough and not is_whole:
+                return
+            head = data[:HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
+            self._reader, self._head = self._open(format_of_head(head) or formats.TEXT), b""
+        yield from self._expand(self._reader.feed(data))
+
+    def _open(self, form: ListFormat) -> ListReader:
+        reader = self._open_format(form)
+        reader.keeps_entries = self._keeps_entries
+        return reader
 
     def _expand(self, items: list[ReadItem]) -> Iterator[list[Item]]:
         # What stands for nothing else is a further field of its entry.
@@ -368,18 +412,16 @@ class ListSource:
         """A parser of the list, which is the operator's own file: its bytes and empty lines are not limited."""
 
         def open_format(form: ListFormat) -> ListReader:
-            return form.open(self.max_line_bytes, self.column, None)
+            return RunningTextReader() if self.extracts else form.open(self.max_line_bytes, self.column, None)
 
-        reader: ListReader
-        if self.extracts:
-            reader = RunningTextReader()
-        elif self.format is not None:
-            reader = open_format(self.format)
-        else:
-            reader = GuessedReader(open_format, decides_early=self.path == STANDARD_INPUT)
-        reader.keeps_entries = self.keeps_entries
-        limits = ListLimits(names=inf, ratio=inf, empty_lines=inf)
-        return ListParser(reader, limits, is_gzip=has_gzip_name(self.path))
+        return ListParser(
+            open_format,
+            formats.TEXT if self.extracts else self.format,
+            ListLimits(names=inf, ratio=inf, empty_lines=inf),
+            is_gzip=has_gzip_name(self.path),
+            keeps_entries=self.keeps_entries,
+            decides_early=self.path == STANDARD_INPUT,
+        )
 
 
 def has_gzip_name(path: str) -> bool:
