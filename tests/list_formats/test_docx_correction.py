@@ -126,10 +126,3 @@ async def test_an_archive_that_is_not_plain_is_left_alone() -> None:
         # Newer patches of Python do not read files that overlap, so there is no text to correct.
         with suppress(UnreadableDocument):
             assert await corrected(odd, "10.1000/x") is None
-
-
-async def test_the_directory_follows_the_files() -> None:
-    for data in (document(runs("10.1000/x")), await corrected(document(runs("10.1000/x")), "10.1000/x")):
-        assert data is not None
-        size, at = struct.unpack("<LL", data[-10:-2])
-        assert at + size == len(data) - 22

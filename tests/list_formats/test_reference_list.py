@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.errors import UnsupportedBody
-from doi_proxy.list_formats.body import read_content_type
+from doi_proxy.list_formats.body import read_body_format
 from doi_proxy.list_formats.reference_list import NOTES, find_references
 from doi_proxy.list_formats.writing import (
     AlignedWriter,
@@ -108,7 +108,7 @@ def test_a_heading_is_found_where_a_block_of_the_search_ends() -> None:
     ],
 )
 def test_a_format_has_several_names_and_parameters(content_type: str, media_type: str) -> None:
-    assert read_content_type(content_type, (TEXT, CSV, NDJSON)) == media_type
+    assert read_body_format(content_type, None, supported=(TEXT, CSV, NDJSON)).media_type == media_type
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_format_has_several_names_and_parameters(content_type: str, media_type
 )
 def test_another_format_or_encoding_is_refused_with_those_that_are_read(content_type: str | None, message: str) -> None:
     with pytest.raises(UnsupportedBody) as caught:
-        read_content_type(content_type, (TEXT, JSON))
+        read_body_format(content_type, None, supported=(TEXT, JSON))
     assert caught.value.message == message
 
 

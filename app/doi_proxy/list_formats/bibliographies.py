@@ -87,7 +87,7 @@ class BibtexReader(lines.LineReader):
         abbreviation = _STRING.match(text)
         # Abbreviations of a file that are kept, and the characters of each.
         if abbreviation and len(self._strings) < 2_000:
-            value, _ = _read_value(text, abbreviation.end(), _Ends(text), self._strings)
+            value, _ = _read_value(text, abbreviation.end(), _find_ends(text), self._strings)
             self._strings[abbreviation[1].lower()] = value[:256]
 
     def _read_part(self) -> list[entries.ReadItem]:
@@ -133,31 +133,18 @@ class BibtexReader(lines.LineReader):
         return names
 
 
-class _Ends:
-    """The places of braces and quotes that begin a value, with those of the ends. Found in one pass, when needed."""
-
-    def __init__(self, part: str) -> None:
-        self._part = part
-        self._ends: dict[int, int] | None = None
-
-    def get(self, at: int) -> int | None:
-        """The end of the value that begins at a brace or a quote."""
-        if self._ends is None:
-            self._ends = _find_ends(self._part)
-        return self._ends.get(at)
-
-
 def _find_names(part: str, strings: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """The values of the `doi` fields in a part of an entry, and their places."""
-    ends = _Ends(part)
+    ends: dict[int, int] | None = None
     after = 0
     while match := _DOI_FIELD.search(part, after):
+        ends = _find_ends(part) if ends is None else ends
         value, after = _read_value(part, match.end(), ends, strings)
         if value:
             yield match.start(), value
 
 
-def _read_value(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) -> tuple[str, int]:
+def _read_value(part: str, start: int, ends: Mapping[int, int], strings: Mapping[str, str]) -> tuple[str, int]:
     """The value at a place, and where it ends: pieces in braces, in quotes or bare, which "#" joins."""
     value, after = "", start
     # Parts of a value that are joined by "#".
@@ -173,7 +160,7 @@ def _read_value(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) 
     return value, after
 
 
-def _read_piece(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) -> tuple[str, int, int]:
+def _read_piece(part: str, start: int, ends: Mapping[int, int], strings: Mapping[str, str]) -> tuple[str, int, int]:
     """One piece of a value, where it ends, and what follows it. One that is not closed ends with its line."""
     if part[start : start + 1] not in _OPENING:
         bare = _BARE_VALUE.match(part, start)
@@ -192,6 +179,7 @@ def _read_piece(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) 
 
 
 def _find_ends(part: str) -> dict[int, int]:
+    """The places of braces and quotes that begin a value, with those of the ends."""
     ends: dict[int, int] = {}
     braces: list[int] = []
     #: The last quote at each depth of braces. A value in quotes ends with the next one of its depth.

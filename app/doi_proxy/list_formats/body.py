@@ -21,7 +21,14 @@ from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
 from doi_proxy.list_formats.entries import Item, ReadItem, expand
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
 from doi_proxy.list_formats.fair_lock import HoldTurn
-from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS, GuessedReader, ListFormat, RunningTextReader
+from doi_proxy.list_formats.formats import (
+    BY_MEDIA_TYPE,
+    FORMATS,
+    HEAD_CHARACTERS,
+    ListFormat,
+    RunningTextReader,
+    format_of_head,
+)
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, ListReader, Utf8Stream, open_gunzip
 from doi_proxy.system.files import STANDARD_INPUT, open_input
 from doi_proxy.system.options import MAX_SHOWN
@@ -91,11 +98,19 @@ def read_body_format(
     columns: tuple[str | None, str | None] = (None, None),
     supported: Iterable[str] = LIST_TYPES,
 ) -> BodyFormat:
-    """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody.
+    """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody, also for a charset.
 
     `columns` are the column or member with the names, and the one that rows repeat.
     """
-    media_type = read_content_type(content_type, supported)
+    types, sent = tuple(supported), media_type_of(content_type)
+    media_type = BY_MEDIA_TYPE[sent].media_types[0] if sent in BY_MEDIA_TYPE else sent
+    if media_type not in types:
+        shown = sent[:_MAX_SHOWN_CHARACTERS] or "without a media type"
+        raise UnsupportedBody(f"The body is {shown}; send it as {', '.join(types[:-1])} or {types[-1]}.")
+    charset = (content_type or "").lower().partition("charset=")[2].partition(";")[0].strip(' "')
+    # "" is a body without a charset. US-ASCII is a part of UTF-8.
+    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
+        raise UnsupportedBody(f"The body is in the encoding {charset[:_MAX_SHOWN_CHARACTERS]}; send it in UTF-8.")
     encoding = (content_encoding or "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise UnsupportedBody(
@@ -198,10 +213,9 @@ async def read_list_body(
         groups = _read_document(decompress_body(body, is_gzip=form.is_gzip), hold_turn)
     else:
         # A list that is sent as text can be of any format, as in a file.
-        is_text = found is formats.TEXT
-        reader = GuessedReader(open_format, decides_early=True) if is_text else open_format(found)
-        reader.keeps_entries = form.keeps_entries
-        groups = _parse(body, ListParser(reader, limits, is_gzip=form.is_gzip))
+        chosen = None if found is formats.TEXT else found
+        parser = ListParser(open_format, chosen, limits, is_gzip=form.is_gzip, keeps_entries=form.keeps_entries)
+        groups = _parse(body, parser)
     names = 0
     async for group in groups:
         for item in group:
@@ -256,7 +270,7 @@ async def _read_document(
             )
     text = await read_docx(bytes(data), hold_turn)
     if extracts:
-        parser = ListParser(RunningTextReader(), ListLimits(names=inf))
+        parser = ListParser(lambda _: RunningTextReader(), formats.TEXT, ListLimits(names=inf))
         async for group in _parse(cut(text.encode("utf-8", "replace")), parser):
             yield group
         return
@@ -285,16 +299,38 @@ def require_few(names: int, limits: ListLimits) -> None:
 
 
 class ListParser:
-    """Turns the bytes of one list into items, in groups."""
+    """Turns the bytes of one list into items, in groups.
 
-    def __init__(self, reader: ListReader, limits: ListLimits, *, is_gzip: bool = False) -> None:
-        self.reader = reader
+    Without a `form`, the beginning of the list decides: HEAD_CHARACTERS bytes, or if it `decides_early` what has
+    arrived when its first line ends, since a list may come slowly.
+    """
+
+    def __init__(
+        self,
+        open_format: Callable[[ListFormat], ListReader],
+        form: ListFormat | None,
+        limits: ListLimits,
+        *,
+        is_gzip: bool = False,
+        keeps_entries: bool = False,
+        decides_early: bool = True,
+    ) -> None:
         #: What was read: entries, of which each has a row or more. An entry of a text is one name.
         self.entries = 0
+        self._open_format = open_format
         self._limits = limits
+        self._keeps_entries = keeps_entries
+        self._decides_early = decides_early
         self._bytes = self._names = 0
         self._utf8 = Utf8Stream()
         self._gunzip = open_gunzip(limits.ratio) if is_gzip else None
+        self._head = b""
+        self._reader = None if form is None else self._open(form)
+
+    @property
+    def column(self) -> str:
+        """See ListReader."""
+        return "" if self._reader is None else self._reader.column
 
     def feed(self, data: bytes) -> Iterator[list[Item]]:
         """The items of a piece. Raises UnreadableList and RequestTooLarge."""
@@ -303,8 +339,8 @@ class ListParser:
             self._bytes += len(piece)
             if self._bytes > limits.total_bytes:
                 raise RequestTooLarge(f"The list is larger than {limits.total_bytes} bytes; send several requests.")
-            yield from self._expand(self.reader.feed(self._utf8.feed(piece)))
-            read = self.reader.lines
+            yield from self._read(self._utf8.feed(piece))
+            read = 0 if self._reader is None else self._reader.lines
             if read - self._names > limits.empty_lines + limits.empty_lines_an_item * self._names:
                 raise UnreadableList(
                     f"The list has {self._names} names in its first {read} lines; remove empty lines and comments."
@@ -314,8 +350,24 @@ class ListParser:
         """The last items. Raises UnreadableList if the list is incomplete."""
         if self._gunzip is not None:
             self._gunzip.end()
-        yield from self._expand(self.reader.feed(self._utf8.end()))
-        yield from self._expand(self.reader.end())
+        yield from self._read(self._utf8.end(), is_whole=True)
+        if self._reader is not None:
+            yield from self._expand(self._reader.end())
+
+    def _read(self, data: bytes, *, is_whole: bool = False) -> Iterator[list[Item]]:
+        if self._reader is None:
+            self._head = data = self._head + data
+            is_enough = len(data) >= HEAD_CHARACTERS or (self._decides_early and b"\n" in data.lstrip())
+            if not is_enough and not is_whole:
+                return
+            head = data[:HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
+            self._reader, self._head = self._open(format_of_head(head) or formats.TEXT), b""
+        yield from self._expand(self._reader.feed(data))
+
+    def _open(self, form: ListFormat) -> ListReader:
+        reader = self._open_format(form)
+        reader.keeps_entries = self._keeps_entries
+        return reader
 
     def _expand(self, items: list[ReadItem]) -> Iterator[list[Item]]:
         # What stands for nothing else is a further field of its entry.
@@ -323,23 +375,6 @@ class ListParser:
         for group in expand(items):
             self._names += len(group)
             yield group
-
-
-def read_content_type(content_type: str | None, supported: Iterable[str]) -> str:
-    """The media type of a body, which is one of `supported`, by its usual name.
-
-    Raises UnsupportedBody for any other media type, and for a charset other than UTF-8.
-    """
-    types, sent = tuple(supported), media_type_of(content_type)
-    media_type = BY_MEDIA_TYPE[sent].media_types[0] if sent in BY_MEDIA_TYPE else sent
-    if media_type not in types:
-        shown = sent[:_MAX_SHOWN_CHARACTERS] or "without a media type"
-        raise UnsupportedBody(f"The body is {shown}; send it as {', '.join(types[:-1])} or {types[-1]}.")
-    charset = (content_type or "").lower().partition("charset=")[2].partition(";")[0].strip(' "')
-    # "" is a body without a charset. US-ASCII is a part of UTF-8.
-    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
-        raise UnsupportedBody(f"The body is in the encoding {charset[:_MAX_SHOWN_CHARACTERS]}; send it in UTF-8.")
-    return media_type
 
 
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
@@ -382,18 +417,16 @@ class ListSource:
         """A parser of the list, which is the operator's own file: its bytes and empty lines are not limited."""
 
         def open_format(form: ListFormat) -> ListReader:
-            return form.open(self.max_line_bytes, self.column, None)
+            return RunningTextReader() if self.extracts else form.open(self.max_line_bytes, self.column, None)
 
-        reader: ListReader
-        if self.extracts:
-            reader = RunningTextReader()
-        elif self.format is not None:
-            reader = open_format(self.format)
-        else:
-            reader = GuessedReader(open_format, decides_early=self.path == STANDARD_INPUT)
-        reader.keeps_entries = self.keeps_entries
-        limits = ListLimits(names=inf, ratio=inf, empty_lines=inf)
-        return ListParser(reader, limits, is_gzip=has_gzip_name(self.path))
+        return ListParser(
+            open_format,
+            formats.TEXT if self.extracts else self.format,
+            ListLimits(names=inf, ratio=inf, empty_lines=inf),
+            is_gzip=has_gzip_name(self.path),
+            keeps_entries=self.keeps_entries,
+            decides_early=self.path == STANDARD_INPUT,
+        )
 
 
 def has_gzip_name(path: str) -> bool:

@@ -171,7 +171,7 @@ def expand(items: Iterable[ReadItem]) -> Iterator[list[Item]]:
     """The items, with those inside entries. A caller in an event loop gives way to other work after each group."""
     group: list[Item] = []
     for item in items:
-        if isinstance(item, ListEntry | Several):
+        if isinstance(item, (ListEntry, Several)):
             yield group
             group = []
             yield from _search(item) if isinstance(item, ListEntry) else _divide(item.item)

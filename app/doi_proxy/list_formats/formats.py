@@ -167,53 +167,6 @@ TEXT: Final = BY_NAME["text"]
 HEAD_CHARACTERS: Final = 4_096
 
 
-class GuessedReader:
-    """Reads a list whose format is detected from its beginning. See ListReader.
-
-    The beginning is HEAD_CHARACTERS bytes, or if it `decides_early` what has arrived when its first line ends: a list
-    may come slowly.
-    """
-
-    def __init__(self, open_reader: Callable[[ListFormat], ListReader], *, decides_early: bool) -> None:
-        self.keeps_entries = False
-        self._open = open_reader
-        self._decides_early = decides_early
-        self._reader: ListReader | None = None
-        self._head = b""
-
-    @property
-    def column(self) -> str:
-        """See ListReader."""
-        return "" if self._reader is None else self._reader.column
-
-    @property
-    def lines(self) -> int:
-        """See ListReader."""
-        return 0 if self._reader is None else self._reader.lines
-
-    def feed(self, data: bytes) -> list[ReadItem]:
-        """See ListReader."""
-        if self._reader is not None:
-            return self._reader.feed(data)
-        self._head += data
-        if len(self._head) < HEAD_CHARACTERS and not (self._decides_early and b"\n" in self._head.lstrip()):
-            return []
-        return self._begin().feed(self._head)
-
-    def end(self) -> list[ReadItem]:
-        """See ListReader."""
-        if self._reader is not None:
-            return self._reader.end()
-        reader = self._begin()
-        return [*reader.feed(self._head), *reader.end()]
-
-    def _begin(self) -> ListReader:
-        head = self._head[:HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
-        self._reader = reader = self._open(format_of_head(head) or TEXT)
-        reader.keeps_entries = self.keeps_entries
-        return reader
-
-
 def format_of_name(name: str) -> ListFormat | None:
     """The format by the end of a file name. None if it tells none, or says that it is any text."""
     _, dot, suffix = name.lower().rpartition(".")

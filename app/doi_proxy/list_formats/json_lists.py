@@ -69,9 +69,8 @@ class JsonListReader:
         self._at, self._depth, self._in_string = 0, 0, False
         self._number = 0
         self._is_open = self._is_closed = False
-        #: Whether the list is an object, and the bytes of it after which its array is searched again.
-        self._is_object = False
-        self._next_search = 1_024
+        #: Whether the list is an object, and its beginning was searched for its array.
+        self._is_object = self._is_searched = False
 
     def feed(self, data: bytes) -> list[entries.ReadItem]:
         """See ListReader."""
@@ -121,16 +120,12 @@ class JsonListReader:
 
     def _open_object(self) -> bool:
         """Remove what is before the array of an object. Returns False if there is none so far."""
-        size = len(self._rest)
-        if size > self._max_item_bytes:
+        if len(self._rest) > self._max_item_bytes:
             raise self._too_long(1)
-        if size < self._next_search or self._next_search > _MAX_HEAD_BYTES:
+        # A shorter object is searched at its end.
+        if self._is_searched or len(self._rest) < _MAX_HEAD_BYTES:
             return False
-        # The head is searched again whenever it is twice as long: at the same lengths, however it is cut.
-        found = None
-        while found is None and self._next_search <= min(size, _MAX_HEAD_BYTES):
-            found = _find_list(self._rest[: self._next_search])
-            self._next_search *= 2
+        self._is_searched, found = True, _find_list(self._rest[:_MAX_HEAD_BYTES])
         if found is None:
             return False
         self._rest, self._is_open, self._depth = self._rest[found:], True, 1

@@ -151,14 +151,6 @@ class LineCutter:
         self._keep(others[-1])
         return lines
 
-    def skip_empty(self, data: bytes) -> bytes:
-        """Count the empty lines at the beginning of a piece. Returns the rest of it."""
-        if self._rest or self._drops:
-            return data
-        end = data.rfind(b"\n", 0, len(data) - len(data.lstrip(b"\r\n"))) + 1
-        self.number += data.count(b"\n", 0, end)
-        return data[end:]
-
     def end(self) -> list[Line]:
         """The last line, if it has no end."""
         return self._finish(b"") if self._rest else []
@@ -244,10 +236,6 @@ class LineReader:
 
 class LinesReader(LineReader):
     """Reads a list with one name a line. Empty lines and comments, which begin with "#", are not items."""
-
-    def feed(self, data: bytes) -> list[ReadItem]:
-        """See ListReader."""
-        return super().feed(self._lines.skip_empty(data))
 
     def _read(self, read: list[Line]) -> list[ReadItem]:
         items: list[ReadItem] = []

@@ -53,7 +53,7 @@ class StreamedAnswer(Response):
         """An ASGI application."""
         body = BodyBuffer(self.read_ahead_bytes)
         # A member of the ASGI scope: a function that returns whether the client has left. Not every server sets it.
-        output = Output(send, scope.get("doi_proxy.is_gone", lambda: False), HEAD_AFTER, scope.get(ABORT, lambda: None))
+        output = Output(send, scope.get("doi_proxy.is_gone", lambda: False), scope.get(ABORT, lambda: None))
         filling = asyncio.create_task(body.fill(receive))
         answering = asyncio.create_task(self._answer(body, output))
         try:
@@ -78,11 +78,10 @@ class StreamedAnswer(Response):
 
 @dataclass(slots=True)
 class Output:
-    """Where an answer goes. `is_gone` is whether the client has left; `abort` ends it. `head_after` is in seconds."""
+    """Where an answer goes. `is_gone` is whether the client has left; `abort` ends it."""
 
     send: Send
     is_gone: Callable[[], bool]
-    head_after: float
     abort: Callable[[], None] = lambda: None
     #: The rows of the answer so far.
     rows: int = 0
@@ -92,7 +91,7 @@ class Output:
         """Where the body writes its rows. An error before the head is raised, a later one ends the answer."""
         writer = make_writer(media_type, fields)
         rows, end = RowStream(self, writer), b""
-        early = asyncio.create_task(rows.start_after(self.head_after))
+        early = asyncio.create_task(rows.start_after(HEAD_AFTER))
         try:
             yield rows
         except FAILURES as error:

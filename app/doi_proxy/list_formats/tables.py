@@ -47,11 +47,6 @@ class ColumnReader(lines.LineReader):
         self._opened_at = 0
         self._size = 0
 
-    def feed(self, data: bytes) -> list[entries.ReadItem]:
-        """See ListReader."""
-        # Inside quotes, an empty line belongs to its field.
-        return super().feed(data if self._open else self._lines.skip_empty(data))
-
     def _finish(self) -> list[entries.ReadItem]:
         if self._open:
             raise self._unclosed()

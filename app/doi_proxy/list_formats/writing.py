@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from io import StringIO
 from typing import Any, Final
 
 import msgspec
@@ -89,17 +90,9 @@ class TableWriter(RowWriter):
         return self._write([[text if name == "message" else "" for name in self._fields]])
 
     def _write(self, records: Iterable[Sequence[str]]) -> bytes:
-        text = _Text()
+        text = StringIO(newline="")
         csv.writer(text, lineterminator="\r\n").writerows(records)
-        return "".join(text.pieces).encode("utf-8", "replace")
-
-
-class _Text:
-    """The part of a text file that csv.writer uses."""
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.write = self.pieces.append
+        return text.getvalue().encode("utf-8", "replace")
 
 
 class JsonArrayWriter(RowWriter):

@@ -443,7 +443,7 @@ async def test_the_head_does_not_wait_for_a_row(media_type: str, begins: bytes) 
         sent.append(message)
         head_sent.set()
 
-    async with Output(send, lambda: False, head_after=0.0).open_rows(media_type, FIELDS) as rows:
+    async with Output(send, lambda: False).open_rows(media_type, FIELDS) as rows:
         await head_sent.wait()  # without the head, this waits for ever
         assert await rows.write([not_a_doi("x", "why").members()])
     assert [message["type"] for message in sent] == ["http.response.start"] + ["http.response.body"] * 3

@@ -225,8 +225,8 @@ class ListFiles:
     def close(self, path: str, parser: ListParser) -> None:
         """A list was read to its end."""
         self.entries += parser.entries
-        if parser.reader.column:
-            self.columns.append(f"{path}: column {parser.reader.column}")
+        if parser.column:
+            self.columns.append(f"{path}: column {parser.column}")
 
     def take(self) -> str:
         """The list of the next row."""
