@@ -21,8 +21,10 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Final, Self
-from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
+from doi_names.name import HandleName
+from doi_names.presentation import url_path
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.server.listening import UNIX
 from doi_proxy.server.proxy_header import OWN_CONNECTION
@@ -395,9 +397,9 @@ class AdminClient:
         """The proxy in messages."""
         return self._server.label
 
-    def show(self, name: str) -> dict[str, Any]:
+    def show(self, name: HandleName) -> dict[str, Any]:
         """GET the entry of a name."""
-        return self._send("GET", f"/admin/entries/{quote(name, safe='/')}")
+        return self._send("GET", f"/admin/entries?{urlencode({'doi': url_path(name)})}")
 
     def act(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """POST an action of the admin API."""

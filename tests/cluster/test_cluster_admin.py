@@ -60,7 +60,7 @@ async def test_the_admin_api_has_an_address_of_its_own(
         return asyncio.to_thread(ask_apart, address, *arguments, **more)
 
     async def is_shown() -> bool:
-        status, entry = await ask("GET", f"/admin/entries/{NAME}")
+        status, entry = await ask("GET", f"/admin/entries?doi={NAME}")
         return status == 200 and entry["response_code"] == 1
 
     # The store writes in the background.

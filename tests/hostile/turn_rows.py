@@ -241,8 +241,8 @@ def admin_exchanges() -> Iterator[Exchange]:
     explained = quote("10.1000/" + "\u00ad" * 2_000)
     yield Exchange("GET /admin/explain", "a name of 4 kB", f"/admin/explain?doi={explained}", headers=_OPERATOR)
     for record in ("many-values-1000", "linked-types-256k", "deep-json-256k"):
-        path = f"/admin/entries/{PREFIX}/{record}~1"
-        yield Exchange("GET /admin/entries/{doi:path}", "a record of 256 KiB", path, headers=_OPERATOR)
+        path = f"/admin/entries?doi={PREFIX}/{record}~1"
+        yield Exchange("GET /admin/entries", "a record of 256 KiB", path, headers=_OPERATOR)
     selections: dict[str, dict[str, Any]] = {
         f"{STORED:,} names, counted": {"prefix": STORED_PREFIX, "dry_run": True},
         f"{STORED:,} names, made stale": {"prefix": STORED_PREFIX, "soft": True},

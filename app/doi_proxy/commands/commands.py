@@ -148,24 +148,21 @@ class ParsedContext:
         self, changes: Mapping[str, Any], *, read_only: bool = False
     ) -> AsyncIterator[Application]:
         """See CommandContext."""
-        from doi_proxy.assembly.core import open_cache
         from doi_proxy.main import SuppliedParts, create
 
-        settings = self.settings.model_copy(update=dict(changes))
-        cache = open_cache(settings, read_only=read_only)
         sources: list[Source] = []
 
         def keep(source: Source) -> Source:
             sources.append(source)
             return source
 
-        try:
-            yield create(settings, parts=SuppliedParts(cache=cache, wrap_source=keep))
-            await cache.flush()
-        finally:
-            for source in sources:
-                await source.aclose()
-            await cache.close()
+        async with self.stores.open(read_only=read_only) as cache:
+            try:
+                parts = SuppliedParts(cache=cache, wrap_source=keep)
+                yield create(self.settings.model_copy(update=dict(changes)), parts=parts)
+            finally:
+                for source in sources:
+                    await source.aclose()
 
     def _flags(self) -> dict[str, str | None]:
         from doi_proxy.assembly.settings import Settings

@@ -19,7 +19,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.entry import FOREVER, Entry
 from doi_proxy.errors import RateExceeded
 from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
-from doi_proxy.features.admin.http import EntryReport, describe_entry
+from doi_proxy.features.admin.http import report_entry
 from doi_proxy.rationing import ClientBuckets
 from doi_proxy.web.request import Request
 from doi_proxy.web.request_path import Header, client_of
@@ -56,12 +56,12 @@ async def act(proxy: Proxy, action: str, body: Any = None, **headers: str) -> Re
 # --- Actions -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spelling", ["10.1000/182", "10.1000%2F182"])
+@pytest.mark.parametrize("spelling", ["10.1000/182", "https://doi.org/10.1000%252F182"])
 async def test_an_entry_is_shown_with_its_value_and_times(proxy: Proxy, spelling: str) -> None:
-    assert (await look(proxy, f"/admin/entries/{spelling}")).status == 404
+    assert (await look(proxy, f"/admin/entries?doi={spelling}")).status == 404
     await proxy.get(f"/{NAME}")
     proxy.clock.advance(10)
-    entry = (await look(proxy, f"/admin/entries/{spelling}")).json
+    entry = (await look(proxy, f"/admin/entries?doi={spelling}")).json
     assert (entry["doi"], entry["state"], entry["age"], entry["tier"]) == (NAME, "fresh", 10, "memory")
     assert entry["values"][0]["data"]["value"] == "http://old.example/"
     assert not entry["verified"]
@@ -69,15 +69,9 @@ async def test_an_entry_is_shown_with_its_value_and_times(proxy: Proxy, spelling
 
 async def test_an_entry_without_times_has_no_age_and_none_of_1970() -> None:
     undated = Entry(NAME, Answer(ResponseCode.SUCCESS, b"[]"), 0.0, 0.0, FOREVER)
-    shown = describe_entry(undated, 1_800_000_000.0)
-    assert {key: shown[key] for key in ("state", "fetched", "fresh_until", "age", "ttl")} == {
-        "state": "stale",
-        "fetched": None,
-        "fresh_until": None,
-        "age": None,
-        "ttl": None,
-    }
-    assert EntryReport(**shown, tier="store").stale_until == "9999-12-31T23:59:59Z"
+    shown = report_entry(undated, 1_800_000_000.0, "store")
+    assert (shown.state, shown.stale_until) == ("stale", "9999-12-31T23:59:59Z")
+    assert (shown.fetched, shown.fresh_until, shown.age, shown.ttl) == (None, None, None, None)
 
 
 async def test_an_entry_says_which_local_record_hides_it(tmp_path: Path) -> None:
@@ -86,16 +80,16 @@ async def test_an_entry_says_which_local_record_hides_it(tmp_path: Path) -> None
     async with Proxy(admin_token=TOKEN, local_records=records) as proxy:
         proxy.upstream.put(NAME, url="http://old.example/")
         await proxy.get(f"/{NAME}")
-        assert (await look(proxy, f"/admin/entries/{NAME}")).json["hidden_by"] is None
+        assert (await look(proxy, f"/admin/entries?doi={NAME}")).json["hidden_by"] is None
         records.write_text(f'[[record]]\ndoi = "{NAME}"\ntarget = "http://local.example/"\n')
 
         async def is_hidden() -> bool:
-            entry = (await look(proxy, f"/admin/entries/{NAME}")).json
+            entry = (await look(proxy, f"/admin/entries?doi={NAME}")).json
             return bool(entry["hidden_by"] == f"{records}:1")
 
         await until(is_hidden, 30.0, "the local record is in force")
         await act(proxy, "purge", {"doi": NAME})
-        absent = (await look(proxy, f"/admin/entries/{NAME}")).json
+        absent = (await look(proxy, f"/admin/entries?doi={NAME}")).json
         assert absent["detail"] == f"The cache has no entry for {NAME}; the local record in {records}:1 answers."
 
 
@@ -103,7 +97,7 @@ async def test_an_entry_says_which_local_record_hides_it(tmp_path: Path) -> None
 async def test_a_purge_makes_the_next_request_query_the_upstream(proxy: Proxy, selection: dict[str, Any]) -> None:
     await proxy.get(f"/{NAME}")
     assert (await act(proxy, "purge", {**selection, "dry_run": True})).json["entries"] == 1
-    assert (await look(proxy, f"/admin/entries/{NAME}")).status == 200
+    assert (await look(proxy, f"/admin/entries?doi={NAME}")).status == 200
     proxy.upstream.put(NAME, url="http://new.example/")
     assert (await act(proxy, "purge", selection)).json == {
         "entries": 1,
@@ -111,7 +105,7 @@ async def test_a_purge_makes_the_next_request_query_the_upstream(proxy: Proxy, s
         "dry_run": False,
         "pending": False,
     }
-    assert (await look(proxy, f"/admin/entries/{NAME}")).status == 404
+    assert (await look(proxy, f"/admin/entries?doi={NAME}")).status == 404
     assert (await proxy.get(f"/{NAME}"))["location"] == "http://new.example/"
 
 
@@ -200,7 +194,7 @@ async def test_the_settings_are_shown_with_secrets_masked() -> None:
 async def test_the_api_describes_itself(proxy: Proxy) -> None:
     paths = (await look(proxy, "/admin/openapi.json")).json["paths"]
     assert set(paths) == {
-        "/admin/entries/{doi}", "/admin/purge", "/admin/refresh", "/admin/reload", "/admin/deny", "/admin/settings",
+        "/admin/entries", "/admin/purge", "/admin/refresh", "/admin/reload", "/admin/deny", "/admin/settings",
         "/admin/explain",
     }  # fmt: skip
 
@@ -280,7 +274,7 @@ async def test_an_action_is_one_line_of_the_log_without_the_token(
     caplog.set_level(logging.INFO, "doi_proxy.endpoints")
     await act(proxy, "purge", {"doi": f"{NAME}\u2028\nforged"})
     await act(proxy, "purge", {"doi": NAME})
-    await look(proxy, f"/admin/entries/{NAME}")
+    await look(proxy, f"/admin/entries?doi={NAME}")
     lines = [record.getMessage() for record in caplog.records if record.name == "doi_proxy.endpoints"]
     assert lines[-2:] == [
         f'admin: client 192.0.2.0/24, purge {{"doi": "{NAME}"}}: 0 entries',
@@ -300,7 +294,7 @@ def test_an_address_that_cannot_be_listened_on_is_refused(address: str) -> None:
 # --- Attacks -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/admin/entries/10.1000/182", "/admin/purge", "/admin/openapi.json", "/admin/x"])
+@pytest.mark.parametrize("path", ["/admin/entries?doi=10.1000/182", "/admin/purge", "/admin/openapi.json", "/admin/x"])
 async def test_without_a_token_there_is_no_admin_api(path: str) -> None:
     async with Proxy() as proxy:
         for method in ("GET", "POST", "HEAD"):
@@ -370,7 +364,7 @@ async def test_a_large_body_is_refused(proxy: Proxy) -> None:
         ("/%61dmin/settings", 400),
         ("/admin/settings/", 404),
         ("/admin/settings%00", 404),
-        ("/admin/entries/10.1000/%FF", 400),
+        ("/admin/entries?doi=%FF", 404),
         ("/admin/%FF", 404),
     ],
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -14,8 +16,11 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.main import main
 from doi_proxy.main import create
 from doi_proxy.system.options import ENV_PREFIX
+from tests.cache.entries import entry
+from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.listening import listening
+from tests.features.sqlite.sqlite_stores import fill, opened
 
 # The commands are synchronous: they run in a thread, over sockets of the system.
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
@@ -101,8 +106,11 @@ async def test_on_a_store_names_are_refreshed_shown_and_expired(
     store = ("--store-url", f"sqlite:///{tmp_path}/store.sqlite3")
     async with FakeUpstream() as upstream:
         upstream.put(NAME, url="http://here.example/")
+        assert await run("cache", "refresh", *store, "--upstream-url", upstream.url, NAME) == 2
+        assert "this file does not exist" in capsys.readouterr().err
+        await fill(tmp_path / "store.sqlite3", Clock(time.time()), 0)
         assert await run("cache", "refresh", *store, "--upstream-url", upstream.url, NAME) == 0
-        capsys.readouterr()
+        assert capsys.readouterr().out == f"{NAME}: refreshed\n"
         assert await run("cache", "refresh", *store, "--upstream-url", upstream.url, "--prefix", "10.1000") == 0
         assert capsys.readouterr().out == "refreshed 1, failed 0, left out 0\n"
     assert await run("cache", "purge", *store, "--soft", NAME) == 0
@@ -110,6 +118,23 @@ async def test_on_a_store_names_are_refreshed_shown_and_expired(
     assert await run("cache", "show", *store, NAME) == 0
     entry = json.loads(capsys.readouterr().out)
     assert (entry["doi"], entry["state"], entry["tier"]) == (NAME, "stale", "store")
+
+
+@pytest.mark.parametrize("name", ["10.1000/../x", "10.1000/a%2541 b+c", "10.1000/x?y#z&doi=1"])
+async def test_a_name_that_is_not_plain_in_a_url_is_shown_and_purged(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "store.sqlite3"
+    key = unquote(name).upper()
+    async with opened(path, Clock(time.time())) as store:
+        await store.put(entry(key, fetched_at=time.time()))
+        await store.flush()
+    assert await run("cache", "show", "--store-url", f"sqlite:///{path}", name) == 0
+    assert json.loads(capsys.readouterr().out)["doi"] == key
+    assert await run("cache", "purge", "--store-url", f"sqlite:///{path}", name, "10.1000/none") == 0
+    assert capsys.readouterr() == ("purged 1\n", "10.1000/none: no entry\n")
+    assert await run("cache", "show", "--store-url", f"sqlite:///{path}", name) == 1
+    assert "The cache has no entry for" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [(), (NAME, "--prefix", "10.1000"), ("--prefix", "10.1000", "--limit", "1001")])

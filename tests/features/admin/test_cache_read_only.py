@@ -17,7 +17,12 @@ from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill, opened
 
-READS = [["show"], ["export", "--output", "OUT"], ["export", "--prefix", "10.1000", "--output", "OUT"]]
+READS = [
+    ["show"],
+    ["show", "10.1000/00001"],
+    ["export", "--output", "OUT"],
+    ["export", "--prefix", "10.1000", "--output", "OUT"],
+]
 WRITES = [["import", "BUNDLE"], ["purge", "10.1000/1"], ["purge", "--all"], ["warm", "LIST"]]
 
 

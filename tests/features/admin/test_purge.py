@@ -11,7 +11,7 @@ from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.store import EVERYTHING
 from doi_proxy.cache.tiered import TieredStore
-from doi_proxy.features.admin.purge import PurgeResult, Selection, count_selected, purge
+from doi_proxy.features.admin.purge import Selection, count_selected, purge
 from doi_proxy.features.sqlite.store import SqliteStore
 from tests.cache.conftest import valkey_url  # noqa: F401 - a fixture of the next one
 from tests.cache.entries import NOW, entry, missing
@@ -35,25 +35,25 @@ async def filled(*keys: str) -> TieredStore:
     return cache
 
 
-async def test_names_without_an_entry_are_returned() -> None:
+async def test_a_name_without_an_entry_is_not_counted() -> None:
     cache = await filled("10.1000/1", "10.1000/2")
-    known, unknown = HandleName("10.1000/1"), HandleName("10.1000/9")
-    assert await count_selected(cache, Selection(names=[known, unknown])) == PurgeResult(1, (unknown,))
-    assert await purge(cache, Selection(names=[known, unknown])) == PurgeResult(1, (unknown,))
+    for selection, count in ((Selection(HandleName("10.1000/1")), 1), (Selection(HandleName("10.1000/9")), 0)):
+        assert await count_selected(cache, selection) == count
+        assert await purge(cache, selection) == count
     assert [one.key async for one in cache.scan()] == ["10.1000/2"]
 
 
 async def test_negative_entries_alone_can_be_purged() -> None:
     cache = await filled("10.1000/1")
     await cache.put(missing("10.1000/MISSING"))
-    assert (await purge(cache, Selection(negative=True))).count == 1
+    assert await purge(cache, Selection(negative=True)) == 1
     assert [one.key async for one in cache.scan()] == ["10.1000/1"]
 
 
 async def test_more_entries_than_one_batch_are_all_purged() -> None:
     cache = await filled(*(f"10.1000/{number}" for number in range(200)))
-    assert (await count_selected(cache, Selection(everything=True))).count == 200
-    assert (await purge(cache, Selection(everything=True))).count == 200
+    assert await count_selected(cache, Selection(everything=True)) == 200
+    assert await purge(cache, Selection(everything=True)) == 200
     assert cache.memory.entries == 0
 
 
@@ -63,21 +63,21 @@ async def test_a_purge_of_everything_is_announced_as_one_scope(clock: Clock) -> 
     for number in range(20):
         await cache.put(entry(f"10.1000/{number}"))
     cursor = (await store.changes(None)).cursor
-    assert (await purge(cache, Selection(everything=True))).count == 20
+    assert await purge(cache, Selection(everything=True)) == 20
     assert set((await store.changes(cursor)).keys) == {EVERYTHING}
 
 
 @pytest.mark.parametrize(
     "selection",
     [
-        Selection(names=[HandleName("10.1000/1")]),
+        Selection(HandleName("10.1000/1")),
         Selection(prefix=HandleName("10.1000")),
         Selection(everything=True),
     ],
 )
 async def test_a_soft_purge_keeps_the_record_for_an_outage(selection: Selection) -> None:
     cache = await filled("10.1000/1")
-    assert await purge(cache, selection, soft=True) == PurgeResult(1)
+    assert await purge(cache, selection, soft=True) == 1
     found = cache.peek("10.1000/1")
     assert found is not None
     assert not found.is_fresh(NOW)
@@ -99,7 +99,7 @@ async def test_a_soft_purge_of_more_names_than_are_announced_leaves_other_prefix
     purged = [f"10.1000/{number}" for number in (1, 100, 119)]
     for key in ("10.2000/hot", *purged):
         assert await there.get(key) is not None
-    assert await purge(here, Selection(prefix=HandleName("10.1000")), soft=True) == PurgeResult(120)
+    assert await purge(here, Selection(prefix=HandleName("10.1000")), soft=True) == 120
     await there.forget_announced()
     assert there.peek("10.2000/hot") is not None
     assert [there.peek(key) for key in purged] == [None] * 3
@@ -124,7 +124,7 @@ async def test_a_purge_of_more_not_found_names_than_are_announced_leaves_records
     purged = [f"10.1000/{number}" for number in (1, 100, 119)]
     for key in ("10.2000/hot", *purged):
         assert await there.get(key) is not None
-    assert await purge(here, Selection(negative=True), soft=soft) == PurgeResult(120)
+    assert await purge(here, Selection(negative=True), soft=soft) == 120
     await there.forget_announced()
     assert there.peek("10.2000/hot") is not None
     assert [there.peek(key) for key in purged] == [await there.get(key) for key in purged] == [None] * 3
@@ -148,7 +148,7 @@ async def test_a_soft_purge_of_names_is_announced_once_for_each(tmp_path: Path) 
         await here.flush()
         assert await there.get(name.key) is not None
     before = int((await stores[0].changes(None)).cursor)
-    assert await purge(here, Selection(names=names), soft=True) == PurgeResult(3)
+    assert [await purge(here, Selection(name), soft=True) for name in names] == [1, 1, 1]
     assert int((await stores[0].changes(None)).cursor) == before + len(names)
     await there.forget_announced()
     for name in names:
@@ -162,7 +162,8 @@ async def test_a_soft_purge_of_names_is_announced_once_for_each(tmp_path: Path) 
 @pytest.mark.parametrize(
     "selection",
     [
-        Selection(names=[HandleName("10.1000/R"), HandleName("10.1000/A")]),
+        Selection(HandleName("10.1000/R")),
+        Selection(HandleName("10.1000/A")),
         Selection(prefix=HandleName("10.1000")),
         Selection(everything=True),
         Selection(negative=True),
@@ -180,6 +181,6 @@ async def test_a_dry_run_counts_what_the_purge_then_changes_also_of_registry_rec
         await cache.put(entry(name))
     await cache.put(missing("10.1000/MISSING"))
     await cache.flush()
-    counted = (await count_selected(cache, selection, soft=soft)).count
-    assert counted == (await purge(cache, selection, soft=soft)).count
+    counted = await count_selected(cache, selection, soft=soft)
+    assert counted == await purge(cache, selection, soft=soft)
     await cache.close()

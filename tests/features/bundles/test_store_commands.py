@@ -487,7 +487,7 @@ def test_what_is_chosen_is_purged_and_nothing_else(
     assert run("purge", store, *arguments) == 0
     output = capsys.readouterr()
     assert output.out == f"purged {gone}\n"
-    assert ("10.1000/none: not in the store" in output.err) == ("10.1000/none" in arguments)
+    assert ("10.1000/none: no entry" in output.err) == ("10.1000/none" in arguments)
     assert sorted(held(store)) == left
 
 

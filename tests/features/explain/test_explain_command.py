@@ -69,6 +69,9 @@ def test_the_text_has_a_paragraph_for_each_decision(tmp_path: Path, capsys: pyte
     assert printed.out.startswith("10.5555/unknown for 192.0.2.7: the upstream decides\n\nadmitted       yes\n")
     assert printed.err.startswith("By the settings and the store.")
     assert "\ntarget         open\n" in printed.out
+    # A percent sign of the name, as a URL has it.
+    assert main(["explain", "10.5555/a%2541", *store]) == 0
+    assert capsys.readouterr().out.startswith("10.5555/a%41 for ")
 
 
 def test_a_wrong_address_and_a_missing_store_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

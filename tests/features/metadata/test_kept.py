@@ -40,7 +40,7 @@ async def core_with(folder: Path, upstream: FakeUpstream) -> AsyncIterator[Core]
 async def test_a_purge_of_a_name_drops_its_work_alone(tmp_path: Path) -> None:
     async with FakeUpstream() as upstream, core_with(tmp_path, upstream) as core:
         await core.cache.change_note(WORKS, lambda _: b"10.1/A\t1\n10.1/AB\t1")
-        await purge(core.cache, Selection(names=(HandleName("10.1/a"),)))
+        await purge(core.cache, Selection(HandleName("10.1/a")))
         assert await core.cache.read_note(WORKS) == b"10.1/AB\t1"
 
 

@@ -218,10 +218,10 @@ async def test_an_operator_sees_whether_a_record_is_verified(tmp_path: Path) -> 
         async with Proxy(upstream_url=server.url, upstream_bootstrap=file, admin_token=token) as proxy:
             for query, is_verified in (("", False), ("?cert", True)):
                 await proxy.ask("GET", f"/{NAME}{query}")
-                shown = await proxy.ask("GET", f"/admin/entries/{NAME}", authorization=f"Bearer {token}")
+                shown = await proxy.ask("GET", f"/admin/entries?doi={NAME}", authorization=f"Bearer {token}")
                 assert shown.json["verified"] is is_verified
             proxy.clock.advance(86_400)
-            shown = await proxy.ask("GET", f"/admin/entries/{NAME}", authorization=f"Bearer {token}")
+            shown = await proxy.ask("GET", f"/admin/entries?doi={NAME}", authorization=f"Bearer {token}")
             assert (shown.json["state"], shown.json["verified"]) == ("stale", False)
 
 

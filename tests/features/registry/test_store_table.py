@@ -91,18 +91,18 @@ async def test_an_older_record_of_the_upstream_is_put_although_the_file_is_newer
 async def test_a_purge_deletes_the_registry_record_of_a_name_and_of_a_prefix(
     cache: TieredStore, path: Path, clock: Clock
 ) -> None:
-    assert (await purge(cache, Selection(names=[HandleName(KEY)]))).count == 1
+    assert await purge(cache, Selection(HandleName(KEY))) == 1
     assert (await cache.find(KEY), count_registry(path, clock)) == (None, 2)
     await cache.put(entry("10.1000/3"))
-    assert (await purge(cache, Selection(prefix=HandleName("10.1000")))).count == 2
+    assert await purge(cache, Selection(prefix=HandleName("10.1000"))) == 2
     assert (await cache.find("10.1000/2"), count_registry(path, clock)) == (None, 1)
-    assert (await purge(cache, Selection(everything=True))).count == 1
+    assert await purge(cache, Selection(everything=True)) == 1
     assert count_registry(path, clock) == 0
 
 
 async def test_a_soft_purge_leaves_it(cache: TieredStore, path: Path, clock: Clock) -> None:
-    assert (await purge(cache, Selection(names=[HandleName(KEY)]), soft=True)).count == 1
-    assert (await purge(cache, Selection(prefix=HandleName("10.1000")), soft=True)).count == 0
+    assert await purge(cache, Selection(HandleName(KEY)), soft=True) == 1
+    assert await purge(cache, Selection(prefix=HandleName("10.1000")), soft=True) == 0
     assert isinstance(await cache.find(KEY), RegistryEntry)
 
 

@@ -115,7 +115,7 @@ async def test_only_the_operators_machine_reaches_metrics_admin_and_status(kind:
     for name, change, refused in (("local", str, False), ("foreign", foreign, True)):
         # No proxy answers behind it, so a request that is passed on ends in 502 or 503.
         async with GeneratedFront(tmp_path / name, kind, [free_port()], change=change) as front:
-            targets = ("/metrics", "/admin/settings", "/admin/entries/10.1000/182", "/status?format=json")
+            targets = ("/metrics", "/admin/settings", "/admin/entries?doi=10.1000/182", "/status?format=json")
             # At the same time: Caddy tries for 3 s to reach the proxy.
             answers = await asyncio.gather(*(front.ask_https(target) for target in (*targets, "/10.1000/182")))
             *statuses, of_name = (answer.status for answer in answers)

@@ -1,122 +1,106 @@
-"""Runs `doi-proxy cache show|refresh|purge` on a running proxy or on the store."""
+"""Runs `doi-proxy cache show|refresh|purge`: by the admin API of a running proxy, or of these settings in this process.
+
+Every call of the program builds this parser, so this module imports only what is fast to import.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import logging
+import secrets
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
+from urllib.parse import unquote
 
 from doi_names.errors import NotADOI
 from doi_names.name import HandleName
-from doi_proxy.errors import FAILURES, ConfigurationError, CouldNotVerify, DoiProxyError
+from doi_names.presentation import url_path
+from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features import feature
-from doi_proxy.features.admin.http import MAX_REFRESHED, REFRESH_LIMIT, describe_entry
-from doi_proxy.features.admin.purge import Selection, count_selected, purge, refresh_prefix, require_name, show_counts
 from doi_proxy.proxy_client import AdminClient, find_running, open_client
-from doi_proxy.resolver.resolution import Conditions
 from doi_proxy.system.files import print_json
-from doi_proxy.upstream.source import Priority
 
-# --- On a running proxy -------------------------------------------------------------------------------------------
-
-
-def refresh_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
-    """Fetch names from the upstream now. Exit status 1 if the upstream did not answer for one."""
-    status = 0
-    for name in names:
-        report = client.act("refresh", {"doi": name.text})
-        status |= _print_refresh(name, None if report["refreshed"] else str(report["failure"]))
-    return status
+# --- The admin API in this process --------------------------------------------------------------------------------
 
 
-def refresh_prefix_remote(client: AdminClient, prefix: HandleName, limit: int) -> int:
-    """Fetch the names under a prefix from the upstream now. Exit status 1 if the upstream did not answer for one."""
-    return _print_prefix(client.act("refresh", {"prefix": prefix.text, "limit": limit}))
+class OwnAdmin(AdminClient):
+    """The admin API of an application in this process."""
+
+    label = "this process"
+
+    def __init__(self, application: Any, token: str, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._application = application
+        self._token = token
+        self._run = run
+
+    def _send(self, method: str, target: str, body: bytes | None = None) -> dict[str, Any]:
+        status, answer = 0, bytearray()
+        path, _, query = target.partition("?")
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(b"authorization", f"Bearer {self._token}".encode()), (b"content-type", b"application/json")],
+            "client": ("127.0.0.1", 0),
+        }
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body or b"", "more_body": False}
+
+        async def send(message: Mapping[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            answer.extend(message.get("body", b""))
+
+        self._run(self._application(scope, receive, send))
+        document: dict[str, Any] = json.loads(answer)
+        if status != 200:
+            raise DoiProxyError(str(document.get("detail", document)))
+        return document
 
 
-def purge_remote(client: AdminClient, selections: Sequence[dict[str, Any]], *, soft: bool, dry_run: bool) -> int:
-    """Purge entries."""
-    reports = [client.act("purge", {**selection, "soft": soft, "dry_run": dry_run}) for selection in selections]
-    count = sum(report["entries"] for report in reports)
-    print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {count}")
-    if any(report.get("pending") for report in reports):
-        raise DoiProxyError(
-            "The store failed. It and other instances get the purge once it is back; do not restart now."
-        )
-    return 0
+@contextmanager
+def open_own(
+    context: feature.CommandContext, changes: Mapping[str, Any] | None = None, *, read_only: bool = False
+) -> Iterator[AdminClient]:
+    """The admin API of the settings, with changes, in this process. A failure of the store is raised at the end.
+
+    Raises ConfigurationError and StoreError.
+    """
+    context.stores.require()
+    token = secrets.token_urlsafe()
+    own = {"management_listen": (), "access_log": "off", "admin_token": token, **(changes or {})}
+    application = context.open_application(own, read_only=read_only)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # the line of the admin API about each action
+    try:
+        with asyncio.Runner() as runner, ExitStack() as stack:
+            opened = runner.run(application.__aenter__())
+            stack.push(lambda *error: runner.run(application.__aexit__(*error)))
+            yield OwnAdmin(opened, token, runner.run)
+    finally:
+        logging.disable(before)
 
 
-# --- On the store -------------------------------------------------------------------------------------------------
+def _open_store(
+    context: feature.CommandContext, server: str | None, *, read_only: bool = False
+) -> AbstractContextManager[AdminClient]:
+    """The admin API of `--server`, or that of this process."""
+    if server is not None:
+        return nullcontext(open_client(context.settings, server))
+    return open_own(context, read_only=read_only)
 
 
-async def show_stored(stores: feature.Stores, names: Sequence[HandleName]) -> int:
-    """Print the entries of names in the store as JSON. Exit status 1 if one has none."""
-    stores.require()
-    async with stores.open(read_only=True) as cache:
-        entries = {name.key: await cache.find(name.key, newest=True) for name in names}
-
-    def find(name: HandleName) -> dict[str, Any]:
-        entry = entries[name.key]
-        if entry is None:
-            raise DoiProxyError(f"{name.text}: not in the store")
-        return {**describe_entry(entry, time.time()), "tier": "store"}
-
-    return _print_each(names, find)
-
-
-async def refresh_stored(stores: feature.Stores, names: Sequence[HandleName]) -> int:
-    """Fetch names from the upstream now, into the store. Exit status 1 if the upstream did not answer for one."""
-    status = 0
-    async with stores.open_online() as parts:
-        for name in names:
-            failure: CouldNotVerify | None = None
-            try:
-                conditions = Conditions(authoritative=True, priority=Priority.BULK)
-                failure = (await parts.resolver.resolve(name, conditions)).failure
-            except CouldNotVerify as error:
-                failure = error
-            status |= _print_refresh(name, None if failure is None else failure.token)
-    return status
-
-
-async def refresh_prefix_stored(stores: feature.Stores, prefix: HandleName, limit: int) -> int:
-    """The same as `refresh_prefix_remote`, in the store."""
-    stores.require()
-    async with stores.open_online() as parts:
-        result = await refresh_prefix(parts.cache, parts.resolver, prefix, limit=limit)
-    return _print_prefix(asdict(result))
-
-
-def _print_prefix(report: dict[str, Any]) -> int:
-    print(f"refreshed {report['refreshed']}, failed {report['failed']}, left out {report['left_out']}")
-    if report["failure"] is not None:
-        print(f"the last failure is {report['failure']}; the entries are unchanged", file=sys.stderr)
-    elif report["left_out"]:
-        print("run the command again for the rest; the oldest answers come first", file=sys.stderr)
-    return 1 if report["failed"] else 0
-
-
-def _print_refresh(name: HandleName, failure: str | None) -> int:
-    print(f"{name.text}: {'refreshed' if failure is None else f'could not verify ({failure}); the entry is unchanged'}")
-    return 0 if failure is None else 1
-
-
-def _print_each(names: Sequence[HandleName], find: Any) -> int:
-    status = 0
-    for name in names:
-        try:
-            print_json(find(name))
-        except FAILURES as error:
-            print(f"doi-proxy: {error.message}", file=sys.stderr)
-            status = 1
-    return status
-
-
-# --- The command line ---------------------------------------------------------------------------------------------
+# --- The commands -------------------------------------------------------------------------------------------------
 
 
 #: What `--server` does for the commands on the store.
@@ -134,6 +118,29 @@ def _add_show(command: argparse.ArgumentParser) -> None:
     feature.add_server(command, ON_STORE)
 
 
+def _show(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
+    if not namespace.names:
+        if namespace.server is not None:
+            raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
+        from doi_proxy.features.admin.purge import show_counts
+
+        return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
+    if namespace.every_entry:
+        raise ConfigurationError("--every-entry is for the counts of the whole store; give no names")
+    names = [feature.read_argument(text) for text in namespace.names]
+    problems = []
+    with _open_store(context, namespace.server, read_only=True) as client:
+        for name in names:
+            try:
+                print_json(client.show(name))
+            except DoiProxyError as error:
+                problems.append(f"doi-proxy: {error.message}")
+    # After the store: of one that failed, it is not known that it has no entry.
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
 def _add_refresh(command: argparse.ArgumentParser) -> None:
     feature.set_usage(command, "[--server URL] NAME [NAME ...] | --prefix PREFIX [--limit N]")
     command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
@@ -142,43 +149,43 @@ def _add_refresh(command: argparse.ArgumentParser) -> None:
     feature.add_server(command, ON_STORE)
 
 
-def _show(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
-    if not namespace.names:
-        if namespace.server is not None:
-            raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
-        return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
-    if namespace.every_entry:
-        raise ConfigurationError("--every-entry is for the counts of the whole store; give no names")
-    names = [feature.read_argument(text) for text in namespace.names]
-    if namespace.server is not None:
-        client = open_client(context.settings, namespace.server)
-        return _print_each(names, lambda name: client.show(name.text))
-    return asyncio.run(show_stored(context.stores, names))
-
-
 def _refresh(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
+    from doi_proxy.features.admin.http import MAX_REFRESHED
+    from doi_proxy.features.admin.purge import require_name
+
     if bool(namespace.names) == bool(namespace.prefix):
         raise ConfigurationError("refresh needs names, or --prefix")
-    if (prefix := feature.read_prefix(namespace.prefix)) is not None:
-        return _refresh_prefix(context, namespace, prefix)
-    names = [feature.read_argument(text) for text in namespace.names]
+    prefix, limit = feature.read_prefix(namespace.prefix), namespace.limit
+    if limit is not None and not 1 <= limit <= MAX_REFRESHED:
+        raise ConfigurationError(f"--limit {limit}: give a number from 1 to {MAX_REFRESHED}")
     try:
-        for name in names:
-            require_name(name)
+        names = [require_name(feature.read_argument(text)) for text in namespace.names]
     except NotADOI as error:
         raise ConfigurationError(error.message) from error
-    if (client := find_running(context.settings, namespace.server)) is not None:
-        return refresh_remote(client, names)
-    return asyncio.run(refresh_stored(context.stores, names))
+    settings = context.settings
+    running = find_running(settings, namespace.server)
+    # The share of the upstream's budget that a command takes: a service may query the upstream too.
+    share = {"upstream_rate": settings.upstream_rate * 0.5, "upstream_burst": max(1.0, settings.upstream_burst * 0.5)}
+    with open_own(context, share) if running is None else nullcontext(running) as client:
+        if prefix is None:
+            return max(_refresh_name(client, name) for name in names)
+        report = client.act("refresh", {"prefix": prefix.text} | ({} if limit is None else {"limit": limit}))
+    print(f"refreshed {report['refreshed']}, failed {report['failed']}, left out {report['left_out']}")
+    if report["failure"] is not None:
+        print(f"the last failure is {report['failure']}; the entries are unchanged", file=sys.stderr)
+    elif report["left_out"]:
+        print("run the command again for the rest; the oldest answers come first", file=sys.stderr)
+    return 1 if report["failed"] else 0
 
 
-def _refresh_prefix(context: feature.CommandContext, namespace: argparse.Namespace, prefix: HandleName) -> int:
-    limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
-    if not 1 <= limit <= MAX_REFRESHED:
-        raise ConfigurationError(f"--limit {limit}: give a number from 1 to {MAX_REFRESHED}")
-    if (client := find_running(context.settings, namespace.server)) is not None:
-        return refresh_prefix_remote(client, prefix, limit)
-    return asyncio.run(refresh_prefix_stored(context.stores, prefix, limit))
+def _refresh_name(client: AdminClient, name: HandleName) -> int:
+    report = client.act("refresh", {"doi": url_path(name)})
+    if report["refreshed"]:
+        print(f"{name.text}: refreshed")
+        return 0
+    failure = report["failure"] or "a local record answers"
+    print(f"{name.text}: could not verify ({failure}); the entry is unchanged")
+    return 1
 
 
 def _add_purge(command: argparse.ArgumentParser) -> None:
@@ -195,36 +202,27 @@ def _add_purge(command: argparse.ArgumentParser) -> None:
 
 
 def _purge(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
-    selections = [bool(namespace.names), bool(namespace.prefix), namespace.negative, namespace.everything]
-    if sum(selections) != 1:
+    if sum([bool(namespace.names), bool(namespace.prefix), namespace.negative, namespace.everything]) != 1:
         raise ConfigurationError("purge needs names, or exactly one of --prefix, --negative and --all")
     prefix = feature.read_prefix(namespace.prefix)
-    if namespace.server is not None:
-        return _purge_remote(context, namespace, prefix)
     names = [feature.read_argument(text) for text in namespace.names]
-    selection = Selection(names, prefix, namespace.negative, namespace.everything)
-    return asyncio.run(purge_stored(context.stores, selection, soft=namespace.soft, dry_run=namespace.dry_run))
-
-
-def _purge_remote(context: feature.CommandContext, namespace: argparse.Namespace, prefix: HandleName | None) -> int:
-    selections: list[dict[str, object]] = [{"doi": feature.read_argument(text).text} for text in namespace.names]
+    selections: list[dict[str, Any]] = [{"doi": url_path(name)} for name in names]
     if prefix is not None:
         selections = [{"prefix": prefix.text}]
-    elif namespace.negative or namespace.everything:
+    elif not selections:
         selections = [{"negative": True} if namespace.negative else {"all": True}]
-    client = open_client(context.settings, namespace.server)
-    return purge_remote(client, selections, soft=namespace.soft, dry_run=namespace.dry_run)
-
-
-async def purge_stored(stores: feature.Stores, selection: Selection, *, soft: bool, dry_run: bool) -> int:
-    """Delete entries, or make them stale, or only count them. Raises ConfigurationError, StoreError."""
-    stores.require()
-    async with stores.open() as cache:
-        result = await (count_selected if dry_run else purge)(cache, selection, soft=soft)
-        await cache.check()
-    for name in result.absent:
-        print(f"{name.text}: not in the store", file=sys.stderr)
-    print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {result.count}")
+    soft, dry_run = namespace.soft, namespace.dry_run
+    with _open_store(context, namespace.server) as client:
+        reports = [client.act("purge", {**selection, "soft": soft, "dry_run": dry_run}) for selection in selections]
+    for name, report in zip(names, reports, strict=False):
+        if not report["entries"]:
+            print(f"{name.text}: no entry", file=sys.stderr)
+    count = sum(report["entries"] for report in reports)
+    print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {count}")
+    if any(report["pending"] for report in reports):
+        raise DoiProxyError(
+            "The store failed. It and other instances get the purge once it is back; do not restart now."
+        )
     return 0
 
 

@@ -51,14 +51,14 @@ class Admin(Feature):
             context.reloads.on_reload(_refuse_first_token, "admin_token")
             return ()
         from doi_proxy.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate
-        from doi_proxy.features.admin.http import build_actions, create_admin
+        from doi_proxy.features.admin.http import create_admin
         from doi_proxy.features.limits.feature import Limits
         from doi_proxy.rationing import ClientBuckets
         from doi_proxy.system.version import read_version
         from doi_proxy.web.request_path import client_of
 
         gate = AdminGate(
-            create_admin(read_version(), build_actions(context, core, others[Limits]), core.link.base),
+            create_admin(read_version(), context, core, others[Limits]),
             token=settings.admin_token,
             attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
             client_of=client_of,

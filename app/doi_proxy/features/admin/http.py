@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from ipaddress import ip_network
 from math import floor
 from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import FastAPI, Path, Request
+from fastapi import FastAPI, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.exceptions import HTTPException
 
 from doi_names.errors import InvalidName, NotADOI
 from doi_names.name import HandleName
-from doi_names.presentation import read_path, read_typed
+from doi_names.presentation import read_typed
 from doi_proxy.cache.entry import Entry
 from doi_proxy.endpoints import DeferredRoute, add_errors, audit
-from doi_proxy.errors import CouldNotVerify, DoiProxyError, InvalidParameter
-from doi_proxy.features.admin.purge import Selection, count_selected, purge, refresh_prefix, require_name
+from doi_proxy.errors import DoiProxyError, InvalidParameter
+from doi_proxy.features.admin.purge import (
+    PrefixRefreshReport,
+    Selection,
+    count_selected,
+    fetch_now,
+    purge,
+    refresh_prefix,
+    require_name,
+)
 from doi_proxy.features.feature import Context, Core
 from doi_proxy.features.limits.feature import Limits
 from doi_proxy.resolver import resolution as claims
-from doi_proxy.resolver.resolution import Conditions, Origin
+from doi_proxy.resolver.resolution import Origin
+from doi_proxy.upstream.source import Priority
 from doi_proxy.web.media_types import PROBLEM
 from handle_protocol.referral import ResponseCode
 
@@ -151,16 +157,6 @@ class RefreshReport(BaseModel):
     entry: EntryReport | None = None
 
 
-class PrefixRefreshReport(BaseModel):
-    """The result of the refresh of a prefix."""
-
-    prefix: str
-    refreshed: int = Field(description="Names for which the upstream answered.")
-    failed: int = Field(description="Names for which it did not. The cache keeps their entries.")
-    left_out: int = Field(description="Names of the cache beyond `limit`, and those after the refresh was given up.")
-    failure: str | None = Field(None, description="The token of the last failure, as in Cache-Status.")
-
-
 class DenyReport(BaseModel):
     """The result of a denial."""
 
@@ -180,27 +176,29 @@ class ReloadReport(BaseModel):
     reloading: bool = True
 
 
-def describe_entry(entry: Entry, now: float) -> dict[str, Any]:
+def report_entry(
+    entry: Entry, now: float, tier: Literal["memory", "store"], hidden_by: str | None = None
+) -> EntryReport:
     """The name, the state, the times and the values of an entry. `now` is in seconds since the epoch.
 
     What is not known is None, such as when a record of a file without times was fetched.
     """
     ends = claims.fresh_until(entry)
-    registry = {} if entry.agency is None else {"agency": entry.agency}
-    values = msgspec.json.decode(entry.answer.values) if entry.answer.code is ResponseCode.SUCCESS else []
-    return {
-        "doi": entry.key,
-        "state": claims.find_currency(entry, now).value,
-        "response_code": int(entry.answer.code),
-        "fetched": _show_known(claims.dated_at(entry)),
-        "fresh_until": _show_known(ends),
-        "stale_until": show_time(entry.stale_until),
-        "age": claims.age(entry, now),
-        "ttl": None if ends is None else floor(ends - now),
-        "verified": entry.is_proof(now),
-        "values": values,
-        **registry,
-    }
+    return EntryReport(
+        doi=entry.key,
+        state=claims.find_currency(entry, now).value,
+        response_code=int(entry.answer.code),
+        tier=tier,
+        fetched=_show_known(claims.dated_at(entry)),
+        fresh_until=_show_known(ends),
+        stale_until=show_time(entry.stale_until),
+        age=claims.age(entry, now),
+        ttl=None if ends is None else floor(ends - now),
+        verified=entry.is_proof(now),
+        values=msgspec.json.decode(entry.answer.values) if entry.answer.code is ResponseCode.SUCCESS else [],
+        agency=entry.agency,
+        hidden_by=hidden_by,
+    )
 
 
 def _show_known(seconds: float | None) -> str | None:
@@ -212,25 +210,11 @@ def show_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@dataclass(frozen=True, slots=True)
-class AdminActions:
-    """What an operator can do. Each action raises errors of doi_proxy.errors."""
+def create_admin(version: str, context: Context, core: Core, limits: Limits) -> FastAPI:
+    """The FastAPI application of the admin API of one process.
 
-    show: Callable[[HandleName], Awaitable[EntryReport | None]]
-    #: File and line of the local record that answers in place of the cache.
-    find_hiding: Callable[[HandleName], str | None]
-    purge: Callable[[PurgeRequest, HandleName | None], Awaitable[PurgeReport]]
-    refresh: Callable[[HandleName], Awaitable[RefreshReport]]
-    #: The names under a prefix, at most so many.
-    refresh_prefix: Callable[[HandleName, int], Awaitable[PrefixRefreshReport]]
-    reload: Callable[[], ReloadReport]
-    deny: Callable[[DenyRequest], DenyReport]
-    list_denials: Callable[[], DenialsReport]
-    settings: Callable[[], dict[str, Any]]
-
-
-def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
-    """The FastAPI application of the admin API. `base` is the path of this resolver."""
+    A purge reaches other instances by the store, and a denial does not.
+    """
     app = FastAPI(
         title="doi-proxy admin API",
         version=version,
@@ -240,27 +224,32 @@ def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
         redirect_slashes=False,
     )
     app.router.route_class = DeferredRoute
-    add_errors(app, base, _audit_error)
-    _add_cache(app, actions)
-    _add_service(app, actions)
+    add_errors(app, core.link.base, _audit_error)
+    _add_cache(app, context, core)
+    _add_service(app, context, limits)
     return app
 
 
-def _add_cache(app: FastAPI, actions: AdminActions) -> None:
+def _add_cache(app: FastAPI, context: Context, core: Core) -> None:
+    clock = context.clock
+
     @app.get(
-        "/admin/entries/{doi:path}",
+        "/admin/entries",
         tags=["Operate"],
         summary="Show the cached answer about a name",
         response_description="The entry.",
         responses={404: {"description": "The cache has no entry for the name.", "content": {PROBLEM: {}}}},
+        openapi_extra={"x-example": "/admin/entries?doi=10.1000/182"},
     )
-    async def show_entry(request: Request, doi: Annotated[str, Path(examples=["10.1000/182"])]) -> EntryReport:
-        # The path of an entry, before the name.
-        name = read_path(request.scope["raw_path"][len(b"/admin/entries/") - 1 :])
-        report = await actions.show(name)
+    async def show_entry(
+        request: Request,
+        doi: Annotated[str, Query(max_length=_MAX_NAME, description="A name, in any form.", examples=["10.1000/182"])],
+    ) -> EntryReport:
+        name = read_typed(doi)
+        report = await _find_entry(core, name, clock())
         audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
         if report is None:
-            local = actions.find_hiding(name)
+            local = _find_hiding(core, name, clock())
             hint = "" if local is None else f"; the local record in {local} answers"
             raise HTTPException(404, f"The cache has no entry for {name.text}{hint}")
         return report
@@ -271,11 +260,15 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         summary="Delete entries, or make them stale",
         response_description="How many entries it concerned.",
     )
-    async def purge(request: Request, body: PurgeRequest) -> PurgeReport:
-        report = await actions.purge(body, _selected_name(body))
-        pending = "; the store failed and gets the purge once it is back" if report.pending else ""
-        audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries{pending}")
-        return report
+    async def purge_entries(request: Request, body: PurgeRequest) -> PurgeReport:
+        change = count_selected if body.dry_run else purge
+        count, is_pending = await change(core.cache, _read_selection(body), soft=body.soft), False
+        if not body.dry_run:
+            context.events.record("purge", clock(), count)
+            is_pending = core.cache.has_missed_purges
+        pending = "; the store failed and gets the purge once it is back" if is_pending else ""
+        audit(request, "purge", body.model_dump(exclude_defaults=True), f"{count} entries{pending}")
+        return PurgeReport(entries=count, soft=body.soft, dry_run=body.dry_run, pending=is_pending)
 
     @app.post(
         "/admin/refresh",
@@ -286,16 +279,18 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
     async def refresh(request: Request, body: RefreshRequest) -> RefreshReport | PrefixRefreshReport:
         what = body.model_dump(exclude_defaults=True)
         if body.prefix is not None:
-            names = await actions.refresh_prefix(_read_prefix(body.prefix), body.limit)
+            names = await refresh_prefix(core.resolver, _read_prefix(body.prefix), limit=body.limit)
             result = f"{names.refreshed} refreshed, {names.failed} failed, {names.left_out} left out"
             audit(request, "refresh", what, result)
             return names
-        report = await actions.refresh(require_name(read_typed(body.doi or "")))
-        audit(request, "refresh", what, report.failure or "refreshed")
-        return report
+        name = require_name(read_typed(body.doi or ""))
+        origin, failure = await fetch_now(core.resolver, name, Priority.PERSON)
+        entry = None if origin is None else await _find_entry(core, name, clock())
+        audit(request, "refresh", what, failure or "refreshed")
+        return RefreshReport(doi=name.key, refreshed=origin is Origin.BYPASSED, failure=failure, entry=entry)
 
 
-def _add_service(app: FastAPI, actions: AdminActions) -> None:
+def _add_service(app: FastAPI, context: Context, limits: Limits) -> None:
     @app.post(
         "/admin/reload",
         tags=["Operate"],
@@ -303,9 +298,12 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
         response_description="The reload has begun.",
     )
     async def reload(request: Request) -> ReloadReport:
-        report = actions.reload()
+        if context.reloads.request_reload is None:
+            raise InvalidParameter("This process does not reload its settings; restart it.")
+        # After the answer, because a reload takes a moment.
+        asyncio.get_running_loop().call_soon(context.reloads.request_reload)
         audit(request, "reload", {}, "reloading")
-        return report
+        return ReloadReport()
 
     @app.post(
         "/admin/deny",
@@ -314,9 +312,11 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
         response_description="The end of the denial.",
     )
     async def deny(request: Request, body: DenyRequest) -> DenyReport:
-        report = actions.deny(body)
-        audit(request, "deny", body.model_dump(), f"until {report.until}")
-        return report
+        until = show_time(limits.deny(body.network, body.seconds))
+        if body.seconds:
+            context.events.record("deny", context.clock())
+        audit(request, "deny", body.model_dump(), f"until {until}")
+        return DenyReport(network=body.network, until=until)
 
     @app.get(
         "/admin/deny",
@@ -325,9 +325,9 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
         response_description="The denials in force. Those of client_deny_file are not among them.",
     )
     async def list_denials(request: Request) -> DenialsReport:
-        report = actions.list_denials()
-        audit(request, "denials", {}, f"{len(report.denied)} shown")
-        return report
+        ends = sorted(limits.read_denials().items())
+        audit(request, "denials", {}, f"{len(ends)} shown")
+        return DenialsReport(denied=[DenyReport(network=network, until=show_time(end)) for network, end in ends])
 
     @app.get(
         "/admin/settings",
@@ -337,18 +337,18 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
     )
     async def show_settings(request: Request) -> dict[str, Any]:
         audit(request, "settings", {}, "shown")
-        return actions.settings()
+        return context.reloads.show_settings()
 
 
 def _audit_error(request: Request, error: DoiProxyError) -> None:
     audit(request, request.method, {"path": request.scope["path"]}, f"{error.status} {error.message}")
 
 
-def _selected_name(body: PurgeRequest) -> HandleName | None:
-    """The name or the prefix of a purge. Raises InvalidName."""
-    if body.doi is not None:
-        return read_typed(body.doi)
-    return None if body.prefix is None else _read_prefix(body.prefix)
+def _read_selection(body: PurgeRequest) -> Selection:
+    """The entries of a purge. Raises InvalidName."""
+    name = None if body.doi is None else read_typed(body.doi)
+    prefix = None if body.prefix is None else _read_prefix(body.prefix)
+    return Selection(name, prefix, body.negative, body.all)
 
 
 def _read_prefix(text: str) -> HandleName:
@@ -362,100 +362,13 @@ def _read_prefix(text: str) -> HandleName:
     return prefix
 
 
-def build_actions(context: Context, core: Core, limits: Limits) -> AdminActions:
-    """The actions on one process. A purge reaches other instances by the store, and a denial does not."""
-    clock, reloads = context.clock, context.reloads
-
-    async def show(name: HandleName) -> EntryReport | None:
-        return await _report_entry(core, name, clock())
-
-    def find_hiding(name: HandleName) -> str | None:
-        return _find_hiding(core, name, clock())
-
-    async def purge_entries(request: PurgeRequest, name: HandleName | None) -> PurgeReport:
-        selection = _selection(request, name)
-        result = await (
-            count_selected(core.cache, selection, soft=request.soft)
-            if request.dry_run
-            else purge(core.cache, selection, soft=request.soft)
-        )
-        if not request.dry_run:
-            context.events.record("purge", clock(), result.count)
-        pending = not request.dry_run and core.cache.has_missed_purges
-        return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run, pending=pending)
-
-    async def refresh(name: HandleName) -> RefreshReport:
-        return await _refresh(core, name, clock)
-
-    async def refresh_names(prefix: HandleName, limit: int) -> PrefixRefreshReport:
-        result = await refresh_prefix(core.cache, core.resolver, prefix, limit=limit)
-        return PrefixRefreshReport(
-            prefix=prefix.text,
-            refreshed=result.refreshed,
-            failed=result.failed,
-            left_out=result.left_out,
-            failure=result.failure,
-        )
-
-    def reload() -> ReloadReport:
-        if reloads.request_reload is None:
-            raise InvalidParameter("This process does not reload its settings; restart it.")
-        # After the answer, because a reload takes a moment.
-        asyncio.get_running_loop().call_soon(reloads.request_reload)
-        return ReloadReport()
-
-    return AdminActions(
-        show,
-        find_hiding,
-        purge_entries,
-        refresh,
-        refresh_names,
-        reload,
-        partial(_deny, context, limits),
-        partial(_list_denials, limits),
-        reloads.show_settings,
-    )
-
-
-def _deny(context: Context, limits: Limits, request: DenyRequest) -> DenyReport:
-    report = DenyReport(network=request.network, until=show_time(limits.deny(request.network, request.seconds)))
-    if request.seconds:
-        context.events.record("deny", context.clock())
-    return report
-
-
-def _list_denials(limits: Limits) -> DenialsReport:
-    ends = sorted(limits.read_denials().items())
-    return DenialsReport(denied=[DenyReport(network=network, until=show_time(end)) for network, end in ends])
-
-
-def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:
-    if name is None:
-        return Selection(negative=request.negative, everything=request.all)
-    return Selection(prefix=name) if request.prefix is not None else Selection(names=(name,))
-
-
-async def _refresh(core: Core, name: HandleName, clock: Callable[[], float]) -> RefreshReport:
-    """Query the upstream now. An upstream that is a proxy queries a primary server (`auth`)."""
-    try:
-        resolution = await core.resolver.resolve(name, Conditions(authoritative=True))
-    except CouldNotVerify as failure:
-        return RefreshReport(doi=name.key, refreshed=False, failure=failure.token)
-    failure_token = None if resolution.failure is None else resolution.failure.token
-    entry = await _report_entry(core, name, clock())
-    return RefreshReport(
-        doi=name.key, refreshed=resolution.origin is Origin.BYPASSED, failure=failure_token, entry=entry
-    )
-
-
-async def _report_entry(core: Core, name: HandleName, now: float) -> EntryReport | None:
+async def _find_entry(core: Core, name: HandleName, now: float) -> EntryReport | None:
     """The cached answer about a name, as an operator sees it. None without one."""
     cached = core.cache.peek(name.key)
     newest = await core.cache.find(name.key, newest=True)
     if newest is None:
         return None
-    tier: Literal["memory", "store"] = "memory" if newest is cached else "store"
-    return EntryReport(**describe_entry(newest, now), tier=tier, hidden_by=_find_hiding(core, name, now))
+    return report_entry(newest, now, "memory" if newest is cached else "store", _find_hiding(core, name, now))
 
 
 def _find_hiding(core: Core, name: HandleName, now: float) -> str | None:

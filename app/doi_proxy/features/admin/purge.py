@@ -1,13 +1,18 @@
-"""Removes or expires entries of the cache. Every running proxy on the same store drops its copy within 2 s."""
+"""Counts, removes, expires and refreshes entries of the cache.
+
+Every running proxy on the same store drops its copy of a removed entry within 2 s.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
+
+from pydantic import BaseModel, Field
 
 from doi_names.errors import NotADOI
 from doi_names.name import HandleName, fold
@@ -23,9 +28,6 @@ from doi_proxy.system.progress import Bar, progress
 from doi_proxy.upstream.source import Priority
 from handle_protocol.referral import ResponseCode
 
-#: Entries of which `show` counts the fresh, stale and negative ones without --every-entry. It takes two seconds.
-MAX_COUNTED: Final = 200_000
-
 
 async def show_counts(stores: Stores, *, every_entry: bool) -> int:
     """Print the entries and bytes of the store as JSON, its fresh, stale and negative entries, and whether it works.
@@ -37,7 +39,8 @@ async def show_counts(stores: Stores, *, every_entry: bool) -> int:
         tiers = await cache.stats()
         store = tiers.store or StoreStats(tiers.memory_entries, tiers.memory_bytes, True, "memory")
         facts: dict[str, Any] = {"entries": store.entries, "bytes": store.bytes, "registry": store.registry}
-        if store.healthy and (every_entry or store.entries <= MAX_COUNTED):
+        # Without --every-entry, so many are counted. It takes two seconds.
+        if store.healthy and (every_entry or store.entries <= 200_000):
             with progress("counting", store.entries) as bar:
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}
@@ -62,42 +65,32 @@ async def count_entries(cache: TieredStore, now: float, bar: Bar) -> dict[str, i
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The entries to purge: names, those under a prefix, negative entries, or all. Exactly one is set."""
+    """The entries to purge: a name, those under a prefix, negative entries, or all. Exactly one is set."""
 
-    names: Sequence[HandleName] = ()
+    name: HandleName | None = None
     prefix: HandleName | None = None
     negative: bool = False
     everything: bool = False
 
     def scope(self) -> str:
-        """The scope whose earlier queries a purge refuses, unless it is one of names: each name is its own scope."""
+        """The scope whose earlier queries a purge refuses, unless it is one of a name: that is the scope then."""
         if self.prefix is not None:
             return fold(self.prefix.key).rstrip("/") + "/"
         return EVERYTHING if self.everything else NOT_FOUND
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeResult:
-    """How many entries there were, and the names that had none."""
-
-    count: int
-    absent: tuple[HandleName, ...] = ()
-
-
-async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False) -> PurgeResult:
+async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False) -> int:
     """Delete entries, or with `soft` make them stale: they stay for outages, and the next request queries the upstream.
 
-    The answers to queries that were sent earlier are not stored (see app/doi_proxy/cache/store.py).
+    Returns how many there were. The answers to queries that were sent earlier are not stored (see
+    app/doi_proxy/cache/store.py).
     """
-    if selection.names and not soft:
-        absent = tuple([name for name in selection.names if not await cache.delete(name.key)])
-        await cache.forget_works([name.key for name in selection.names])
-        return PurgeResult(len(selection.names) - len(absent), absent)
+    if selection.name is not None:
+        return await (_expire_name if soft else _delete_name)(cache, selection.name.key)
     if selection.prefix is not None and not soft:
-        return PurgeResult(await cache.clear_prefix(selection.prefix.key))
-    if selection.names:
-        return await _expire_names(cache, selection.names)
-    await cache.begin_purge(selection.scope())
+        return await cache.clear_prefix(selection.prefix.key)
+    scope = selection.scope()
+    await cache.begin_purge(scope)
 
     async def change(entry: Entry) -> None:
         # Announced one by one, more than 5,000 names would empty the memory of the other processes.
@@ -106,45 +99,44 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
         else:
             await cache.delete(entry.key, announce=False)
 
-    result = await _change(cache, selection, change)
-    await cache.end_purge(selection.scope())
+    count = await _change(cache, selection, change)
+    await cache.end_purge(scope)
     if selection.everything and not soft:
-        return PurgeResult(result.count + await cache.forget_registry())
-    return result
+        count += await cache.forget_registry()
+    return count
 
 
-async def _expire_names(cache: TieredStore, names: Sequence[HandleName]) -> PurgeResult:
-    absent = []
-    for name in names:
-        # Before the purge begins, because that deletes the entry of a name.
-        entry = await cache.find(name.key, newest=True)
-        if entry is not None and entry.agency is not None:
-            continue  # it is never fresh, and the purge would delete it
-        await cache.begin_purge(name.key)
-        if entry is None:
-            absent.append(name)
-        else:
+async def _delete_name(cache: TieredStore, key: str) -> int:
+    was_present = await cache.delete(key)
+    await cache.forget_works([key])
+    return int(was_present)
+
+
+async def _expire_name(cache: TieredStore, key: str) -> int:
+    # Before the purge begins, because that deletes the entry of a name.
+    entry = await cache.find(key, newest=True)
+    # A record of an agency is never fresh, and the purge would delete it.
+    if entry is None or entry.agency is None:
+        await cache.begin_purge(key)
+        if entry is not None:
             await cache.expire(entry, announce=False)
-    await cache.flush()
-    return PurgeResult(len(names) - len(absent), tuple(absent))
+        await cache.flush()
+    return int(entry is not None)
 
 
-async def count_selected(cache: TieredStore, selection: Selection, *, soft: bool = False) -> PurgeResult:
+async def count_selected(cache: TieredStore, selection: Selection, *, soft: bool = False) -> int:
     """Count what `purge` would change. A soft purge leaves registry records as they are."""
 
     async def leave(_: Entry) -> None:
         return
 
-    result = await _change(cache, selection, leave)
-    if soft or selection.negative or selection.names:
-        return result
-    registry = await cache.count_registry("" if selection.everything else selection.scope())
-    return PurgeResult(result.count + registry)
+    count = await _change(cache, selection, leave)
+    if not (soft or selection.negative or selection.name is not None):
+        count += await cache.count_registry("" if selection.everything else selection.scope())
+    return count
 
 
-async def _change(
-    cache: TieredStore, selection: Selection, change: Callable[[Entry], Awaitable[object]]
-) -> PurgeResult:
+async def _change(cache: TieredStore, selection: Selection, change: Callable[[Entry], Awaitable[object]]) -> int:
     found, waiting = set[str](), list[Entry]()
     async for entry in _select(cache, selection):
         found.add(entry.key)
@@ -154,7 +146,7 @@ async def _change(
             await _apply(cache, waiting, change)
             waiting.clear()
     await _apply(cache, waiting, change)
-    return PurgeResult(len(found), tuple(name for name in selection.names if name.key not in found))
+    return len(found)
 
 
 async def _apply(cache: TieredStore, entries: Sequence[Entry], change: Callable[[Entry], Awaitable[object]]) -> None:
@@ -164,28 +156,23 @@ async def _apply(cache: TieredStore, entries: Sequence[Entry], change: Callable[
 
 
 async def _select(cache: TieredStore, selection: Selection) -> AsyncIterator[Entry]:
-    if selection.names:
-        for name in selection.names:
-            if (entry := await cache.find(name.key, newest=True)) is not None:
-                yield entry
+    if selection.name is not None:
+        if (entry := await cache.find(selection.name.key, newest=True)) is not None:
+            yield entry
         return
     async for entry in cache.scan("" if selection.prefix is None else selection.scope()):
         if not selection.negative or entry.is_negative:
             yield entry
 
 
-_NOW: Final = Conditions(authoritative=True, priority=Priority.BULK)
+class PrefixRefreshReport(BaseModel):
+    """The result of the refresh of a prefix."""
 
-
-@dataclass(slots=True)
-class RefreshResult:
-    """How many names were refreshed, how many failed, how many were left out, and the token of the last failure."""
-
-    refreshed: int = 0
-    failed: int = 0
-    left_out: int = 0
-    failure: str | None = None
-    failures_in_a_row: int = 0
+    prefix: str
+    refreshed: int = Field(0, description="Names for which the upstream answered.")
+    failed: int = Field(0, description="Names for which it did not. The cache keeps their entries.")
+    left_out: int = Field(0, description="Names of the cache beyond `limit`, and those after the refresh was given up.")
+    failure: str | None = Field(None, description="The token of the last failure, as in Cache-Status.")
 
 
 def require_name(name: HandleName) -> HandleName:
@@ -195,23 +182,50 @@ def require_name(name: HandleName) -> HandleName:
     return name
 
 
-async def refresh_prefix(cache: TieredStore, resolver: Resolver, prefix: HandleName, *, limit: int) -> RefreshResult:
-    """Fetch up to `limit` names that the cache has under a prefix. An upstream that is a proxy gets `auth`.
+async def fetch_now(resolver: Resolver, name: HandleName, priority: Priority) -> tuple[Origin | None, str | None]:
+    """Query the upstream now. An upstream that is a proxy queries a primary server (`auth`).
+
+    Returns the origin of the answer, None without one, and the token of the failure.
+    """
+    try:
+        resolution = await resolver.resolve(name, Conditions(authoritative=True, priority=priority))
+    except CouldNotVerify as failure:
+        return None, failure.token
+    return resolution.origin, None if resolution.failure is None else resolution.failure.token
+
+
+async def refresh_prefix(resolver: Resolver, prefix: HandleName, *, limit: int) -> PrefixRefreshReport:
+    """Fetch up to `limit` names that the cache has under a prefix.
 
     Names beyond the limit are left out, and so are those with a local record. It ends after a minute, or after ten
     failures in a row.
     """
-    names, total = await _find_oldest(cache, fold(prefix.key).rstrip("/") + "/", limit)
-    result = RefreshResult()
-    waiting = iter(names)
+    names, total = await _find_oldest(resolver.cache, fold(prefix.key).rstrip("/") + "/", limit)
+    report = PrefixRefreshReport(prefix=prefix.text)
+    waiting, failures_in_a_row = iter(names), 0
     # A client of the admin API waits for the answer.
     deadline = asyncio.get_running_loop().time() + 60.0
+
+    async def work() -> None:
+        nonlocal failures_in_a_row
+        while failures_in_a_row < 10 and asyncio.get_running_loop().time() < deadline:
+            if (name := next(waiting, None)) is None:
+                return
+            origin, failure = await fetch_now(resolver, name, Priority.BULK)
+            if failure is not None:
+                report.failed += 1
+                report.failure = failure
+                failures_in_a_row += 1
+            elif origin is not Origin.LOCAL:
+                report.refreshed += 1
+                failures_in_a_row = 0
+
     async with asyncio.TaskGroup() as group:
         # Queries at the same time.
         for _ in range(4):
-            group.create_task(_work(resolver, waiting, result, deadline))
-    result.left_out = total - result.refreshed - result.failed
-    return result
+            group.create_task(work())
+    report.left_out = total - report.refreshed - report.failed
+    return report
 
 
 async def _find_oldest(cache: TieredStore, scope: str, limit: int) -> tuple[list[HandleName], int]:
@@ -226,29 +240,3 @@ async def _find_oldest(cache: TieredStore, scope: str, limit: int) -> tuple[list
             add = heapq.heappush if len(oldest) < limit else heapq.heappushpop
             add(oldest, (-entry.fetched_at, entry.key))
     return [HandleName(key) for _, key in sorted(oldest, reverse=True)], len(keys)
-
-
-async def _work(resolver: Resolver, waiting: Iterator[HandleName], result: RefreshResult, deadline: float) -> None:
-    while result.failures_in_a_row < 10 and asyncio.get_running_loop().time() < deadline:
-        name = next(waiting, None)
-        if name is None:
-            return
-        failure: CouldNotVerify | None
-        try:
-            resolution = await resolver.resolve(name, _NOW)
-            if resolution.origin is Origin.LOCAL:
-                continue
-            failure = resolution.failure
-        except CouldNotVerify as error:
-            failure = error
-        _count(result, failure)
-
-
-def _count(result: RefreshResult, failure: CouldNotVerify | None) -> None:
-    if failure is None:
-        result.refreshed += 1
-        result.failures_in_a_row = 0
-    else:
-        result.failed += 1
-        result.failures_in_a_row += 1
-        result.failure = failure.token

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import http.client
-import json
-import logging
-import secrets
 import shutil
 import sys
 import textwrap
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlencode
 
-from doi_proxy.errors import ConfigurationError, DoiProxyError
+from doi_names.presentation import url_path
+from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import Command, CommandContext, add_format, add_server, read_argument, set_usage
 from doi_proxy.proxy_client import ProxyFailure, may_read, open_client
 from doi_proxy.system.files import print_json, printable
 
-_PATH: Final = b"/admin/explain"
 _ALONE_NOTE: Final = (
     "By the settings and the store. No running proxy was queried, so admission, back-off and budget are those of a new "
     "process."
@@ -48,7 +43,7 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
 def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
     asked = {name: getattr(namespace, name) for name in ("client", "accept", "language")}
     parameters = {name: value for name, value in asked.items() if value is not None}
-    parameters |= {"doi": read_argument(namespace.doi).text} | ({"fetch": "true"} if namespace.fetch else {})
+    parameters |= {"doi": url_path(read_argument(namespace.doi))} | ({"fetch": "true"} if namespace.fetch else {})
     report, note = _ask(context, namespace.server, parameters)
     if namespace.format == "json":
         print_json(report)
@@ -61,7 +56,7 @@ def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
 def _ask(context: CommandContext, server: str | None, parameters: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     """The report of the running proxy, or of this process, and a sentence that says whose it is."""
     if server is None and not may_read(context.settings):
-        return asyncio.run(_explain_alone(context, parameters)), f"{_ALONE_NOTE} {_NOT_QUERIED}"
+        return _explain_alone(context, parameters), f"{_ALONE_NOTE} {_NOT_QUERIED}"
     client = open_client(context.settings, server)
     try:
         return _require_report(client.label, client.explain(parameters)), f"As {client.label} decides now."
@@ -69,7 +64,7 @@ def _ask(context: CommandContext, server: str | None, parameters: Mapping[str, s
         # A proxy without an admin API takes the path for a name.
         if server is not None or failure.http_status not in (None, http.client.BAD_REQUEST):
             raise
-    return asyncio.run(_explain_alone(context, parameters)), _ALONE_NOTE
+    return _explain_alone(context, parameters), _ALONE_NOTE
 
 
 def _require_report(label: str, document: dict[str, Any]) -> dict[str, Any]:
@@ -88,45 +83,13 @@ def _require_report(label: str, document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-async def _explain_alone(context: CommandContext, parameters: Mapping[str, str]) -> dict[str, Any]:
+def _explain_alone(context: CommandContext, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Ask the application of the settings in this process."""
-    if context.settings.store_url.startswith("memory:"):
-        raise ConfigurationError("--store-url memory: this store ends with its process; use --server URL")
-    context.stores.require()
-    token = secrets.token_urlsafe()
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": _PATH.decode(),
-        "raw_path": _PATH,
-        "query_string": urlencode(parameters, errors="surrogateescape").encode(),
-        "root_path": "",
-        "headers": [(b"authorization", b"Bearer " + token.encode())],
-        "client": ("127.0.0.1", 0),
-    }
-    body = bytearray()
+    from doi_proxy.features.admin.command import open_own
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Mapping[str, Any]) -> None:
-        body.extend(message.get("body", b""))
-
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # the line of the admin API about each action
-    try:
-        # The answer to a query is stored, as that to any other.
-        settings = {"management_listen": (), "access_log": "off", "admin_token": token}
-        async with context.open_application(settings, read_only="fetch" not in parameters) as application:
-            await application(scope, receive, send)
-    finally:
-        logging.disable(before)
-    document: dict[str, Any] = json.loads(body)
-    if "decisions" not in document:
-        raise DoiProxyError(str(document.get("detail", document)))
-    return document
+    # The answer to a query is stored, as that to any other.
+    with open_own(context, read_only="fetch" not in parameters) as client:
+        return client.explain(parameters)
 
 
 def write_report(report: Mapping[str, Any], width: int) -> str:
