@@ -23,7 +23,7 @@ from doi_proxy.features.native.errors import ForeignAnswer, UnreadableMessage
 from doi_proxy.upstream.budget import Budget, BudgetLimits
 from doi_proxy.upstream.client import MAX_ANSWER_BYTES, HandleClient
 from doi_proxy.upstream.guard import RoutedSource
-from doi_proxy.upstream.source import BulkSource, SealedSource, Source
+from doi_proxy.upstream.source import SealedSource, Source
 from handle_protocol.transport.udp import FIRST_WAIT, TRIES
 from handle_protocol.wire.message import OpFlag
 from handle_protocol.wire.site_value import TransportProtocol
@@ -181,7 +181,7 @@ class Row:
 
 
 class HttpRow(Row):
-    """The client of an HTTP API, alone, among several, and for bulk work."""
+    """The client of an HTTP API, alone, and among several."""
 
     failures = OF_HTTP
 
@@ -199,8 +199,6 @@ class HttpRow(Row):
                 return RoutedSource({PREFIX: client}, [SealedSource()])
             case "second":
                 return RoutedSource({}, [SealedSource(), client])
-            case "bulk":
-                return BulkSource(client)
             case _:
                 return client
 
@@ -263,7 +261,7 @@ class NativeRow(Row):
 
 
 ROWS: Final[Mapping[str, type[Row]]] = {
-    **dict.fromkeys(("http", "routed", "second", "bulk"), HttpRow),
+    **dict.fromkeys(("http", "routed", "second"), HttpRow),
     "guarded": GuardedRow,
     **dict.fromkeys(("udp", "tcp", "tunnel", "native", "root"), NativeRow),
 }

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import httpx
 import pytest
@@ -29,8 +29,6 @@ from doi_proxy.upstream.client import HandleClient, translate_error
 from doi_proxy.upstream.guard import RoutedSource, list_outcomes
 from doi_proxy.upstream.source import (
     CONTROL_NAME,
-    BulkSource,
-    Priority,
     SealedSource,
     Source,
     UpstreamQuery,
@@ -154,22 +152,6 @@ async def test_each_source_is_closed_once(three: Three) -> None:
     source = Closing()
     await RoutedSource({"10.1": source, "10.2": source}, [source]).aclose()
     assert source.closed == 1
-
-
-# --- Bulk work queries the upstream with its own priority ------------------------------------------------------------
-
-
-async def test_every_question_of_bulk_work_has_its_priority() -> None:
-    queries: list[UpstreamQuery] = []
-
-    class Recording(SealedSource):
-        async def fetch(self, query: UpstreamQuery) -> Any:
-            queries.append(query)
-            return await super().fetch(query)
-
-    with pytest.raises(NotInBundle):
-        await BulkSource(Recording()).fetch(UpstreamQuery(HandleName("10.1000/1"), authoritative=True))
-    assert queries == [UpstreamQuery(HandleName("10.1000/1"), authoritative=True, priority=Priority.BULK)]
 
 
 # --- The bounds of what is asked of an upstream and read of it, as numbers: a changed bound is a changed promise -----

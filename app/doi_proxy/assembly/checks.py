@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from doi_proxy.store.file import find_store_file
 from doi_proxy.system.check import Check, Finding, Inspection
 from doi_proxy.system.options import redact
 from doi_proxy.upstream import upstream_log
-from doi_proxy.upstream.source import CONTROL_NAME, BulkSource, Source, UpstreamQuery
+from doi_proxy.upstream.source import CONTROL_NAME, UpstreamQuery
 from doi_proxy.upstream.upstream_log import CORRECT_ADDRESS, find_remedy
 from doi_proxy.web.pages import Pages
 
@@ -240,13 +240,13 @@ class CommandStores:
             await cache.close()
 
     @asynccontextmanager
-    async def open_online(self, observers: Observers | None = None) -> AsyncIterator[Core]:
+    async def open_online(self) -> AsyncIterator[Core]:
         """See Stores."""
         if self._settings.mode == "sealed":
             raise ConfigurationError(
                 "--mode sealed: a sealed proxy does not query the upstream; run this command with --mode online"
             )
-        async with self._open(self._for_command(), observers, BulkSource) as core:
+        async with self._open(self._for_command()) as core:
             yield core
 
     @asynccontextmanager
@@ -286,7 +286,6 @@ class CommandStores:
         self,
         settings: Settings,
         observers: Observers | None = None,
-        wrap_source: Callable[[Source], Source] | None = None,
         *,
         read_only: bool = False,
         is_service: bool = False,
@@ -299,14 +298,13 @@ class CommandStores:
             # The share of the upstream's budget that a command takes beside a service.
             share = {"upstream_rate": rate * 0.5, "upstream_burst": max(1.0, burst * 0.5)}
             settings = settings.model_copy(update=share)
-        observers = observers or UNOBSERVED
-        parts = SuppliedParts(wrap_source=wrap_source)
+        observers, parts = observers or UNOBSERVED, SuppliedParts()
         with self._name_store_in_errors():
             if not is_service:
                 cache = open_cache(settings, observer=observers.store, read_only=read_only, timeout=_COMMAND_TIMEOUT)
                 # Seconds that a command waits for the fresh record even if there is a stale one.
                 timeouts = replace(read_resolver_timeouts(), upstream=3_600.0, recheck=0.0)
-                parts = replace(parts, cache=cache, timeouts=timeouts)
+                parts = SuppliedParts(cache=cache, timeouts=timeouts)
             core = open_core(settings, observers=observers, parts=parts, read_only=read_only)
         try:
             yield core

@@ -56,8 +56,8 @@ class Stores(Protocol):
     def open(self, *, read_only: bool = False) -> AbstractAsyncContextManager[TieredStore]:
         """The cache alone."""
 
-    def open_online(self, observers: Observers | None = None) -> AbstractAsyncContextManager[Core]:
-        """A resolver that queries the upstream as a bulk job. Raises ConfigurationError if it is sealed."""
+    def open_online(self) -> AbstractAsyncContextManager[Core]:
+        """A resolver that queries the upstream. Raises ConfigurationError if it is sealed."""
 
     def open_sealed(self, observers: Observers | None = None) -> AbstractAsyncContextManager[Core]:
         """A resolver that only reads the store."""

@@ -6,7 +6,7 @@ import enum
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final, Literal, Protocol
@@ -161,21 +161,6 @@ class AgencySource(Protocol):
 
         `client` is the network of the client that the query is charged to. Raises CouldNotVerify.
         """
-
-
-class BulkSource:
-    """A source that gives every query the priority of bulk work."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    async def fetch(self, query: UpstreamQuery) -> Answer:
-        """See Source."""
-        return await self._source.fetch(replace(query, priority=Priority.BULK))
-
-    async def aclose(self) -> None:
-        """See Source."""
-        await self._source.aclose()
 
 
 class SealedSource:

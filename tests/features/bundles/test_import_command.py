@@ -198,7 +198,7 @@ def test_the_commands_of_the_manual_make_a_store_what_the_bundle_says(tmp_path: 
         text=True,
         check=False,
     )
-    assert "10.5555/old: not in the store" in shown.stderr
+    assert "no entry for 10.5555/old" in shown.stderr
     assert '"10.5555/NEW"' in shown.stdout and shown.returncode == 1
     assert url_of(store, "10.5555/WORK") == "https://example.org/work"
 

@@ -172,6 +172,21 @@ async def test_a_slow_name_holds_back_the_rows_after_it_and_a_bounded_number_of_
         assert bench.upstream.max_in_flight <= 2
 
 
+async def test_a_list_takes_half_of_the_places_at_the_upstream() -> None:
+    async with running(max_concurrency=4) as bench:
+        names = [f"10.{number}/a" for number in range(1000, 1004)]
+        for name in names:
+            bench.upstream.hold(name)
+        rows = asyncio.ensure_future(bench.run(*names))
+        await bench.upstream.arrived(names[1])
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert bench.upstream.queries() == 2
+        for name in names:
+            bench.upstream.release(name)
+        await rows
+
+
 async def test_rows_are_given_while_the_next_input_is_awaited(bench: Bench) -> None:
     bench.upstream.put("10.5555/a", url=URL)
     has_row = asyncio.Event()

@@ -73,9 +73,7 @@ class Selection:
     everything: bool = False
 
     def scope(self) -> str:
-        """The scope whose earlier queries a purge refuses."""
-        if self.name is not None:
-            return self.name.key
+        """The scope whose earlier queries a purge refuses, unless it is one of a name: that is the scope then."""
         if self.prefix is not None:
             return fold(self.prefix.key).rstrip("/") + "/"
         return EVERYTHING if self.everything else NOT_FOUND
@@ -87,11 +85,11 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
     Returns how many there were. The answers to queries that were sent earlier are not stored (see
     app/doi_proxy/cache/store.py).
     """
-    scope = selection.scope()
     if selection.name is not None:
-        return await (_expire_name if soft else _delete_name)(cache, scope)
+        return await (_expire_name if soft else _delete_name)(cache, selection.name.key)
     if selection.prefix is not None and not soft:
         return await cache.clear_prefix(selection.prefix.key)
+    scope = selection.scope()
     await cache.begin_purge(scope)
 
     async def change(entry: Entry) -> None:
