@@ -18,7 +18,7 @@ from doi_proxy.features.registry import staging
 from doi_proxy.features.registry.import_files import _keep_newest
 from doi_proxy.features.registry.import_parts import LeftOut
 from doi_proxy.features.registry.import_worker import PartReport
-from doi_proxy.features.registry.sqlite_blocks import RegistryRow
+from doi_proxy.features.registry.json_values import RegistryRow
 from doi_proxy.features.registry.staging import RUN_SECONDS, RunWriter, Staging
 from tests.clock import Clock
 

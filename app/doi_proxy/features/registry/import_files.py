@@ -23,8 +23,8 @@ from typing import Final
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.registry.import_parts import LeftOut, Part, find_parts, library, size_of_source
 from doi_proxy.features.registry.import_worker import PartReport, ReadingOptions, begin_process, read_packed
-from doi_proxy.features.registry.json_values import NO_TARGET, RegistryFormat
-from doi_proxy.features.registry.sqlite_blocks import Compress, RegistryRow, RegistryTable
+from doi_proxy.features.registry.json_values import NO_TARGET, RegistryFormat, RegistryRow
+from doi_proxy.features.registry.sqlite_blocks import Compress, RegistryTable
 from doi_proxy.features.registry.staging import RunWriter, Staging
 from doi_proxy.store.stored_entry import WINDOW_BITS, compress, read_dictionary_1
 from doi_proxy.system.progress import Bar

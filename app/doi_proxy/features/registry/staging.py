@@ -22,7 +22,7 @@ import msgspec
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.registry.import_parts import DamagedData, LeftOut, library, list_source_files
 from doi_proxy.features.registry.import_worker import PartReport
-from doi_proxy.features.registry.sqlite_blocks import RegistryRow
+from doi_proxy.features.registry.json_values import RegistryRow
 from doi_proxy.system.files import STANDARD_INPUT, create_beside
 
 #: Rows of a block. A merge has one block of each run in memory, of about 100 KiB.
