@@ -218,6 +218,7 @@ class _Reading:
         """Wait until at most so many parts are not read, and take the others."""
         while len(waiting) > most:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                part = waiting.pop(future)
                 report, packed = future.result()
                 self.writer.add(report, packed)
                 self._records += report.read
@@ -225,7 +226,7 @@ class _Reading:
                 self._is_any_usable = self._is_any_usable or report.refused < report.read
                 rate = self._records / max(self._clock() - self._began, 1.0)
                 self._bar.describe(f"{self._records:,} records, {rate:,.0f}/s")
-                self._bar.advance(waiting.pop(future).weight)
+                self._bar.advance(part.weight)
 
     @property
     def is_useless(self) -> bool:
