@@ -12,7 +12,7 @@ from typing import Final
 from zlib import crc32
 
 from doi_names.name import fold
-from doi_proxy.features.registry.sqlite_blocks import RegistryRow
+from doi_proxy.features.registry.json_values import RegistryRow
 
 #: 2026-01-01, in seconds since the epoch.
 _DATE: Final = 1_767_225_600

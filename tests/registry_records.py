@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from doi_names.name import HandleName
-from doi_proxy.features.registry.json_values import RegistryRecord
-from doi_proxy.features.registry.sqlite_blocks import RegistryTable, to_row
+from doi_proxy.features.registry.sqlite_blocks import RegistryTable
 
 #: 2023-11-01, in seconds since the epoch: two weeks before the tests' clock.
 FILE_DATE = 1_698_796_800
@@ -15,9 +14,8 @@ FILE_DATE = 1_698_796_800
 
 def write_registry(path: Path, clock: Callable[[], float], records: dict[str, str], *, date: int = FILE_DATE) -> None:
     """Write records, a URL by name, of a file of Crossref."""
-    found = [RegistryRecord(HandleName(name), url, "Crossref", date) for name, url in records.items()]
     with RegistryTable(path, now=clock()) as table:
-        table.write(sorted(to_row(record) for record in found))
+        table.write(sorted((HandleName(name).key, date, "Crossref", url) for name, url in records.items()))
 
 
 def count_registry(path: Path, clock: Callable[[], float]) -> int:

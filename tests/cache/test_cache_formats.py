@@ -58,7 +58,6 @@ TABLES: Final = {
     "announcements": "number key",
     "entries": "key stale_until last_used data earlier payload room",
     "hand": "id key",
-    "imports": "import part note",
     "notes": "name data",
     "purges": "scope at",
     "registry_blocks": "first records data",

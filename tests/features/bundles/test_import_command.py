@@ -40,7 +40,7 @@ def url_of(store: Path, key: str) -> str | None:
     """The URL that a store has of a name."""
     with RegistryTable(store, now=time.time()) as table:
         record = table.find(key)
-    return None if record is None else record.url
+    return None if record is None else record[3]
 
 
 @pytest.mark.process

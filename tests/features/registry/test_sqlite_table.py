@@ -13,26 +13,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from doi_names.name import HandleName
 from doi_proxy.cache.entry import FOREVER
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.registry import sqlite_blocks
 from doi_proxy.features.registry.answers import count_registry, to_entry
-from doi_proxy.features.registry.json_values import LAST_DATE, RegistryRecord
+from doi_proxy.features.registry.json_values import LAST_DATE, RegistryRow
 from doi_proxy.features.registry.sqlite_blocks import (
     FORMAT_VERSION,
     MAX_BATCH,
     MAX_BYTES,
     MAX_ROWS,
-    RegistryRow,
     RegistryTable,
     WriteCounts,
     find_line,
     find_row,
     pack_block,
     split_lines,
-    to_record,
-    to_row,
     unpack_block,
     unpack_lines,
     write_block_line,
@@ -54,12 +50,12 @@ def table(path: Path, clock: Clock) -> Iterator[RegistryTable]:
         yield opened
 
 
-def record(number: int = 1, url: str = "https://a.example/", date: int = int(NOW)) -> RegistryRecord:
-    return RegistryRecord(HandleName(f"10.1000/{number:05}"), url, "DataCite", date)
+def record(number: int = 1, url: str = "https://a.example/", date: int = int(NOW)) -> RegistryRow:
+    return f"10.1000/{number:05}", date, "DataCite", url
 
 
-def rows(*records: RegistryRecord) -> list[RegistryRow]:
-    return [to_row(one) for one in records]
+def rows(*records: RegistryRow) -> list[RegistryRow]:
+    return list(records)
 
 
 def keys(table: RegistryTable, prefix: str = "", after: str = "") -> list[str]:
@@ -82,9 +78,7 @@ def test_records_survive_a_restart(path: Path, table: RegistryTable, clock: Cloc
         (record(url="https://b.example/"), WriteCounts(changed=1), record(url="https://b.example/")),
     ],
 )
-def test_the_later_date_wins(
-    table: RegistryTable, later: RegistryRecord, counts: WriteCounts, stays: RegistryRecord
-) -> None:
+def test_the_later_date_wins(table: RegistryTable, later: RegistryRow, counts: WriteCounts, stays: RegistryRow) -> None:
     table.write(rows(record()))
     assert table.write(rows(later)) == counts
     assert (table.find("10.1000/00001"), table.count()) == (stays, 1)
@@ -123,7 +117,7 @@ def test_long_records_are_in_blocks_of_their_own(path: Path, table: RegistryTabl
         (most,) = file.execute("SELECT max(records) FROM registry_blocks").fetchone()
     file.close()
     assert most <= 2
-    assert table.find(long[-1].name.key) == long[-1]
+    assert table.find(long[-1][0]) == long[-1]
 
 
 changes = st.lists(
@@ -136,19 +130,19 @@ changes = st.lists(
 def test_blocks_have_the_records_that_a_dictionary_has(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, set[int], int]]
 ) -> None:
-    model: dict[str, RegistryRecord] = {}
+    model: dict[str, RegistryRow] = {}
     path = tmp_path_factory.mktemp("store") / "store"
     with RegistryTable(path, now=NOW) as table, closing(connect_to_read(path)) as connection:
         for deletes, numbers, date in steps:
             chosen = [record(n, f"https://a.example/{date}", date) for n in sorted(numbers)]
             if deletes:
-                gone = [one.name.key for one in chosen if model.pop(one.name.key, None)]
-                assert table.forget([one.name.key for one in chosen]) == len(gone)
+                gone = [one[0] for one in chosen if model.pop(one[0], None)]
+                assert table.forget([one[0] for one in chosen]) == len(gone)
             else:
                 table.write(rows(*chosen))
                 for one in chosen:
-                    if one.name.key not in model or one.date >= model[one.name.key].date:
-                        model[one.name.key] = one
+                    if one[0] not in model or one[1] >= model[one[0]][1]:
+                        model[one[0]] = one
         assert [row for page in table.pages() for row in page] == rows(*(model[key] for key in sorted(model)))
         assert table.count() == len(model)
         assert all(table.find(key) == one for key, one in model.items())
@@ -167,15 +161,15 @@ def test_the_records_of_a_prefix_begin_with_the_one_whose_name_is_the_prefix(tab
 
 @pytest.mark.parametrize("step", [1, 7, 50, 2_000])
 def test_a_delta_of_many_blocks_changes_what_it_has_and_nothing_else(table: RegistryTable, step: int) -> None:
-    model = {one.name.key: one for one in (record(n) for n in range(10, 8_010, 2))}
+    model = {one[0]: one for one in (record(n) for n in range(10, 8_010, 2))}
     table.write(rows(*model.values()))
     later = [record(n, "https://b.example/") for n in [*range(5), *range(10, 8_010, step), *range(9_000, 9_100)]]
-    known = sum(one.name.key in model for one in later)
+    known = sum(one[0] in model for one in later)
     assert table.write(rows(*later)) == WriteCounts(new=len(later) - known, changed=known)
-    model.update({one.name.key: one for one in later})
+    model.update({one[0]: one for one in later})
     assert [row for page in table.pages() for row in page] == rows(*(model[key] for key in sorted(model)))
     assert table.count() == len(model)
-    assert table.forget(one.name.key for one in later) == len(later)
+    assert table.forget(one[0] for one in later) == len(later)
     assert table.count() == len(keys(table)) == len(model) - len(later)
 
 
@@ -185,12 +179,11 @@ def test_a_damaged_key_of_a_block_does_not_stop_a_write(path: Path, table: Regis
         # SQLite sorts these bytes after this name. Read with a replacement character, they sort before it.
         file.execute("UPDATE registry_blocks SET first = CAST(x'f7' AS TEXT) WHERE first = '10.1000/00064'")
     file.close()
-    late = RegistryRecord(HandleName("\U0010ffff"), "https://a.example/", "", 1)
-    assert table.write([to_row(record(1)), (late.name.key, 1, "", late.url)]) == WriteCounts(same=1, new=1)
+    assert table.write([record(1), ("\U0010ffff", 1, "", "https://a.example/")]) == WriteCounts(same=1, new=1)
 
 
 def test_pages_have_the_records_of_a_prefix_after_a_key(table: RegistryTable) -> None:
-    table.write(rows(*(record(n) for n in range(2_500)), RegistryRecord(HandleName("10.2/X"), "u", "", 0)))
+    table.write(rows(*(record(n) for n in range(2_500)), ("10.2/X", 0, "", "u")))
     assert len(keys(table)) == 2_501
     assert keys(table, "10.1000/", "10.1000/02497") == ["10.1000/02498", "10.1000/02499"]
     assert keys(table, "10.2/") == ["10.2/X"]
@@ -199,7 +192,7 @@ def test_pages_have_the_records_of_a_prefix_after_a_key(table: RegistryTable) ->
 
 def test_a_prefix_is_forgotten_in_several_transactions(table: RegistryTable) -> None:
     table.write(rows(*(record(n) for n in range(12_000))))
-    table.write(rows(RegistryRecord(HandleName("10.10001/X"), "u", "", 0)))
+    table.write(rows(("10.10001/X", 0, "", "u")))
     assert table.forget_prefix("10.1000/") == 12_000
     assert (keys(table), table.count()) == (["10.10001/X"], 1)
 
@@ -224,7 +217,7 @@ def test_a_batch_has_a_limit(table: RegistryTable) -> None:
 
 def test_names_with_the_last_code_point_are_counted_under_their_prefix(table: RegistryTable) -> None:
     names = ["10.1000/" + "\U0010ffff" * length for length in (1, 2, 2_040)]
-    table.write(rows(*(RegistryRecord(HandleName(name), "https://a.example/", "", 1) for name in names)))
+    table.write(rows(*((name, 1, "", "https://a.example/") for name in names)))
     with closing(connect_to_read(table.path)) as connection:
         assert sqlite_blocks.count(connection, "10.1000/") == 3
     assert count_registry(table.path, "10.1000/", NOW) == 3
@@ -234,11 +227,11 @@ def test_names_with_the_last_code_point_are_counted_under_their_prefix(table: Re
 def test_the_entries_of_names_are_counted_among_few_and_among_many(
     path: Path, table: RegistryTable, others: int
 ) -> None:
-    stored = [record(number).name.key for number in (1, 999, *range(2, 2 + others))]
+    stored = [record(number)[0] for number in (1, 999, *range(2, 2 + others))]
     with closing(sqlite3.connect(path)) as file, file:
         insert = "INSERT INTO entries (key, stale_until, last_used, data) VALUES (?, 0, 0, x'')"
         file.executemany(insert, [(key,) for key in stored])
-    asked = [record(number).name.key for number in (1, 500, 999)]
+    asked = [record(number)[0] for number in (1, 500, 999)]
     assert table.count_entries(asked) == 2
     assert [table.count_entries([key]) for key in asked] == [1, 0, 1]
 
@@ -274,11 +267,6 @@ def test_unpack_block_returns_the_packed_rows(packed: list[RegistryRow]) -> None
     assert unpack_block(first, data) == packed
     assert [find_row(one[0], unpack_lines(first, data)) for one in packed] == packed
     assert unpack_lines(first, data) == [write_block_line(one) for one in packed]
-
-
-@given(rows_registry_wire)
-def test_a_record_survives_its_row(one: RegistryRow) -> None:
-    assert to_row(to_record(one))[1:] == one[1:]
 
 
 @given(blocks, blocks)

@@ -18,7 +18,7 @@ from doi_proxy.features.registry import staging
 from doi_proxy.features.registry.import_files import _keep_newest
 from doi_proxy.features.registry.import_parts import LeftOut
 from doi_proxy.features.registry.import_worker import PartReport
-from doi_proxy.features.registry.sqlite_blocks import RegistryRow
+from doi_proxy.features.registry.json_values import RegistryRow
 from doi_proxy.features.registry.staging import RUN_SECONDS, RunWriter, Staging
 from tests.clock import Clock
 
@@ -31,8 +31,7 @@ def file(tmp_path: Path) -> Iterator[Staging]:
 
 def count_runs(file: Staging) -> list[int]:
     """The rows of each run."""
-    runs = file._execute("SELECT DISTINCT run FROM blocks").fetchall()
-    return [len(list(file._read_run(run))) for (run,) in runs]
+    return [len(list(file._read_run(run + 1))) for run in range(file._count_runs())]
 
 
 @given(
@@ -93,11 +92,18 @@ def test_a_damaged_file_is_reported_with_the_remedy(tmp_path: Path, file: Stagin
     with pytest.raises(ConfigurationError, match="--restart begins again"):
         list(file.rows(""))
     (tmp_path / "other.import").write_bytes(b"no database" * 100)
-    with pytest.raises(ConfigurationError, match="is damaged; remove it"):
+    with pytest.raises(ConfigurationError, match="is damaged; --restart begins again, or else remove it"):
         Staging(tmp_path / "other.import", "-", "", restart=True)
     (tmp_path / "folder.import").mkdir()
     with pytest.raises(ConfigurationError, match="cannot be written"):
         Staging(tmp_path / "folder.import", "-", "", restart=True)
+
+
+def test_a_name_that_is_not_utf8_is_named(file: Staging) -> None:
+    with pytest.raises(ConfigurationError, match="the name of this file is not UTF-8; rename it"):
+        file.write_run([PartReport("\udcff.csv")], [])
+    with pytest.raises(ConfigurationError, match="the name of this file is not UTF-8; rename it"):
+        file.note_left_out(LeftOut("\udcff.csv", "is a link"))
 
 
 def test_of_a_full_disk_nothing_of_a_run_is_left(tmp_path: Path) -> None:
@@ -118,17 +124,17 @@ def test_rows_are_written_when_they_are_many_or_have_waited(file: Staging, monke
     writer = RunWriter(file, 3, clock)
     row: RegistryRow = ("10.5555/A", 0, "", "https://example.org/")
     none, one, two = (msgspec.msgpack.encode([row] * number) for number in range(3))
-    writer.add(PartReport("a"), one)
+    writer.add(PartReport("a", records=1), one)
     clock.advance(RUN_SECONDS - 1.0)
-    writer.add(PartReport("b"), one)
+    writer.add(PartReport("b", records=1), one)
     assert count_runs(file) == []
     clock.advance(1.0)
-    writer.add(PartReport("c"), none)
+    writer.add(PartReport("c", records=0), none)
     assert count_runs(file) == [2]
-    writer.add(PartReport("d"), one)
+    writer.add(PartReport("d", records=1), one)
     assert count_runs(file) == [2]
-    writer.add(PartReport("e"), two)
+    writer.add(PartReport("e", records=2), two)
     assert count_runs(file) == [2, 3]
-    writer.add(PartReport("f"), none)
+    writer.add(PartReport("f", records=0), none)
     writer.write()
     assert [part.name for part in file.reports()] == list("abcdef")

@@ -19,7 +19,8 @@ from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.store import NearKeys
 from doi_proxy.errors import DamagedEntry
 from doi_proxy.features.registry import sqlite_blocks
-from doi_proxy.features.registry.sqlite_blocks import LAST, SELECT_BLOCK, RegistryRow, RegistryTable
+from doi_proxy.features.registry.json_values import RegistryRow
+from doi_proxy.features.registry.sqlite_blocks import LAST, SELECT_BLOCK, RegistryTable
 from doi_proxy.features.sqlite.file import translate_open_errors
 from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED, SELECT_KNOWN, Rows
 from doi_proxy.features.sqlite.writer import announce

@@ -23,8 +23,8 @@ from typing import Final
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.registry.import_parts import LeftOut, Part, find_parts, library, size_of_source
 from doi_proxy.features.registry.import_worker import PartReport, ReadingOptions, begin_process, read_packed
-from doi_proxy.features.registry.json_values import NO_TARGET, RegistryFormat
-from doi_proxy.features.registry.sqlite_blocks import Compress, RegistryRow, RegistryTable
+from doi_proxy.features.registry.json_values import NO_TARGET, RegistryFormat, RegistryRow
+from doi_proxy.features.registry.sqlite_blocks import Compress, RegistryTable
 from doi_proxy.features.registry.staging import RunWriter, Staging
 from doi_proxy.store.stored_entry import WINDOW_BITS, compress, read_dictionary_1
 from doi_proxy.system.progress import Bar
@@ -218,12 +218,13 @@ class _Reading:
         """Wait until at most so many parts are not read, and take the others."""
         while len(waiting) > most:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                part = waiting.pop(future)
                 report, packed = future.result()
                 self.writer.add(report, packed)
                 self._records += report.read
                 self._refused += report.refused
                 self._is_any_usable = self._is_any_usable or report.refused < report.read
-                self._bar.advance(waiting.pop(future).weight)
+                self._bar.advance(part.weight)
 
     @property
     def is_useless(self) -> bool:

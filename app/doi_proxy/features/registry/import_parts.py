@@ -74,7 +74,7 @@ class ArchiveReader:
             raise InvalidArchive(f"the archive is damaged before byte {self._position}: {error}") from error
         if info is not None and info.size < 0:
             raise InvalidArchive(f"a header of the archive is damaged: a size of {info.size}")
-        self._unread = info.size if info is not None and info.isreg() else 0
+        self._unread = info.size if info is not None and info.isreg() and not info.issparse() else 0
         return info
 
     def _next_header(self) -> tarfile.TarInfo | None:

@@ -22,11 +22,10 @@ from doi_proxy.features.registry.json_values import (
     DataCiteReader,
     InvalidTable,
     RecordDates,
-    RegistryRecord,
+    RegistryRow,
     TableReader,
     read_table_form,
 )
-from doi_proxy.features.registry.sqlite_blocks import RegistryRow, to_row
 from doi_proxy.system.files import open_regular
 
 #: Limit of the decompressed bytes and of the records of one part. A longer one is refused as a part.
@@ -101,10 +100,8 @@ def read_part(part: Part, options: ReadingOptions) -> tuple[PartReport, list[Reg
     findings, failure, left_out, has_states = json_values.Findings(), "", "", False
     try:
         for records in _read_blocks(part, options, findings):
-            for record in records:
-                if record.date >= options.since:
-                    rows.append(to_row(record))
-                agencies.add(record.agency)
+            rows += records if not options.since else [row for row in records if row[1] >= options.since]
+            agencies.update(agency for _, _, agency, _ in records)
             if len(rows) > _MAX_PART_RECORDS:
                 raise import_parts.UnreadablePart(f"it has more than {_MAX_PART_RECORDS} records; split the file")
     except ListOfStates:
@@ -120,7 +117,7 @@ def read_part(part: Part, options: ReadingOptions) -> tuple[PartReport, list[Reg
     return PartReport(part.name, *counts, *found, failure, left_out, findings.several, has_states), rows
 
 
-def _read_blocks(part: Part, options: ReadingOptions, findings: json_values.Findings) -> Iterator[list[RegistryRecord]]:
+def _read_blocks(part: Part, options: ReadingOptions, findings: json_values.Findings) -> Iterator[list[RegistryRow]]:
     """The records of each block. `findings` counts those of the whole part."""
     dates = RecordDates(default=part.date, latest=options.now)
     reader: json_values.BlockReader | None = None

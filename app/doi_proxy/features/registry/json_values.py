@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -31,16 +31,10 @@ _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _SHOWN: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryRecord:
-    """The URL of a DOI name, according to the file of an agency. `make_record` checks what it holds."""
-
-    name: HandleName
-    url: str
-    #: "Crossref", "DataCite", or what a CSV file says. Empty if it does not say.
-    agency: str
-    #: When the file or the record says that it was true, in seconds since the epoch.
-    date: int
+#: The URL of a DOI name, according to the file of an agency, as `make_record` checks it: the key of the name, when the
+#: file or the record says that it was true (in seconds since the epoch), the agency, and the URL. The agency is
+#: "Crossref", "DataCite", or what a CSV file says, empty if it does not say.
+RegistryRow = tuple[str, int, str, str]
 
 
 class InvalidRegistryRecord(ValueError):
@@ -62,7 +56,7 @@ class RecordDates:
         return max(0, min(self.default if date is None else date, self.latest, LAST_DATE))
 
 
-def make_record(doi: str | None, url: str | None, agency: str, date: int) -> RegistryRecord:
+def make_record(doi: str | None, url: str | None, agency: str, date: int) -> RegistryRow:
     """Check the fields of a record. Blanks around them are removed. Raises InvalidRegistryRecord."""
     if not doi:
         raise InvalidRegistryRecord("it has no DOI name")
@@ -80,7 +74,7 @@ def make_record(doi: str | None, url: str | None, agency: str, date: int) -> Reg
         raise InvalidRegistryRecord(f"{show(doi)}: its URL is longer than {MAX_URL_BYTES} bytes")
     if not url.isprintable() and _FORBIDDEN.search(url):
         raise InvalidRegistryRecord(f"{show(doi)}: its URL contains a control character")
-    return RegistryRecord(name, url, agency, date)
+    return name.key, date, agency, url
 
 
 def parse_date(text: str | None) -> int | None:
@@ -125,7 +119,7 @@ class Findings:
     A draft is a DOI name that is not registered yet, so no handle record exists (DataCite Support, "DOI States").
     """
 
-    records: list[RegistryRecord] = field(default_factory=list)
+    records: list[RegistryRow] = field(default_factory=list)
     read: int = 0
     drafts: int = 0
     refused: int = 0
@@ -138,13 +132,6 @@ class Findings:
         self.refused += 1
         if len(self.reasons) < MAX_REASONS:
             self.reasons.append(f"record {self.read}: {reason}")
-
-
-class BlockReader(Protocol):
-    """Reads the records of a file, block by block. A block ends at the end of a line, or is a whole document."""
-
-    def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
-        """Add the records of a block to the findings. Raises nothing."""
 
 
 def is_list_of_states(head: bytes) -> bool:
@@ -212,14 +199,14 @@ def read_table_form(first_line: bytes) -> TableForm:
 
 
 class TableReader:
-    """Reads the blocks of a table, from its first line."""
+    """Reads the blocks of a table, from its first line. A block ends at the end of a line."""
 
     def __init__(self, form: TableForm) -> None:
         self._form = form
         self._is_header_due = form.has_header
 
     def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
-        """See BlockReader."""
+        """Add the records of a block to the findings. Raises nothing."""
         lines = block.removeprefix(_BOM).split(b"\n")
         if self._is_header_due:
             del lines[0]
@@ -233,7 +220,7 @@ class TableReader:
             except InvalidRegistryRecord as error:
                 findings.refuse(str(error))
 
-    def _record(self, line: bytes, dates: RecordDates) -> RegistryRecord:
+    def _record(self, line: bytes, dates: RecordDates) -> RegistryRow:
         form = self._form
         try:
             cells = _cells(line.decode().rstrip("\r"), form.delimiter)
@@ -279,13 +266,16 @@ class _RawPage(msgspec.Struct, gc=False):
 
 
 class JsonReader(Generic[Value]):
-    """Reads the blocks of a file whose values are of one type, a msgspec struct. See BlockReader."""
+    """Reads the blocks of a file whose values are of one type, a msgspec struct.
+
+    A block ends at the end of a line, or is a whole document.
+    """
 
     def __init__(
         self,
         kind: Any,
         members: Callable[[Value], list[Value] | None],
-        to_record: Callable[[Value, RecordDates], RegistryRecord | None],
+        to_record: Callable[[Value, RecordDates], RegistryRow | None],
         has_locations: Callable[[Value], bool] = lambda value: False,
     ) -> None:
         """`members` gives the values that a document contains, None if it is a value itself.
@@ -299,7 +289,7 @@ class JsonReader(Generic[Value]):
         self._has_locations = has_locations
 
     def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
-        """See BlockReader."""
+        """Add the records of a block to the findings. Raises nothing."""
         to_record, has_locations, records = self._to_record, self._has_locations, findings.records
         for value in self._read_fast(block) or self._read_slowly(block):
             findings.read += 1
@@ -415,7 +405,7 @@ class CrossrefReader(JsonReader[_Work]):
         super().__init__(_Work, _members, _to_record, _has_locations)
 
 
-def _to_record(work: _Work, dates: RecordDates) -> RegistryRecord:
+def _to_record(work: _Work, dates: RecordDates) -> RegistryRow:
     url = work.resource.primary.URL if work.resource and work.resource.primary else None
     if work.DOI and not url:
         raise InvalidRegistryRecord(f"{show(work.DOI)} {NO_TARGET}")
@@ -476,9 +466,12 @@ def _datacite_members(record: _Record) -> list[_Record] | None:
     return [record.data] if isinstance(record.data, _Record) else record.data
 
 
-def _read_datacite_record(record: _Record, dates: RecordDates) -> RegistryRecord | None:
+def _read_datacite_record(record: _Record, dates: RecordDates) -> RegistryRow | None:
     fields = record.attributes or _Attributes()
     # The state of a DOI name that is not registered in the handle system yet (DataCite Support, "DOI States").
     if fields.state == "draft":
         return None
     return make_record(fields.doi or record.id, fields.url, DATACITE, dates.of(parse_date(fields.updated)))
+
+
+BlockReader = CrossrefReader | DataCiteReader | TableReader

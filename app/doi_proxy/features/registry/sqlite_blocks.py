@@ -19,16 +19,14 @@ from struct import Struct
 from typing import Final, Self
 from zlib import crc32
 
-from doi_names.name import MAX_NAME_BYTES, HandleName
+from doi_names.name import MAX_NAME_BYTES
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.features.registry.json_values import LAST_DATE, RegistryRecord
+from doi_proxy.features.registry.json_values import LAST_DATE, RegistryRow
 from doi_proxy.features.sqlite import file
 from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED
 from doi_proxy.features.sqlite.writer import announce
 from doi_proxy.store.stored_entry import compress, decompress
 
-#: A record as a tuple: key, date, agency, URL. See RegistryRecord. An import has hundreds of millions of them.
-RegistryRow = tuple[str, int, str, str]
 #: Compresses the text of a block into what `doi_proxy.store.stored_entry.decompress` reads.
 Compress = Callable[[bytes], bytes]
 
@@ -42,17 +40,6 @@ FORMAT_VERSION: Final = 1
 _HEAD: Final = Struct("<IB")
 _CHECK_BYTES: Final = 4
 _VERSION: Final = bytes([FORMAT_VERSION])
-
-
-def to_row(record: RegistryRecord) -> RegistryRow:
-    """The record as a tuple."""
-    return record.name.key, record.date, record.agency, record.url
-
-
-def to_record(row: RegistryRow) -> RegistryRecord:
-    """The record of a tuple."""
-    key, date, agency, url = row
-    return RegistryRecord(HandleName(key), url, agency, date)
 
 
 def write_block_line(row: RegistryRow) -> bytes:
@@ -444,11 +431,10 @@ class RegistryTable:
                 announce(self._connection, (REGISTRY_CHANGED,))
         return counts
 
-    def find(self, key: str) -> RegistryRecord | None:
+    def find(self, key: str) -> RegistryRow | None:
         """The record of a key. Also raises DamagedEntry."""
         with self._translate_errors():
-            row = find(self._connection, key)
-        return None if row is None else to_record(row)
+            return find(self._connection, key)
 
     def count(self) -> int:
         """The number of records."""

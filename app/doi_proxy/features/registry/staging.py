@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from itertools import dropwhile
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.registry.import_parts import DamagedData, LeftOut, library, list_source_files
 from doi_proxy.features.registry.import_worker import PartReport
-from doi_proxy.features.registry.sqlite_blocks import RegistryRow
+from doi_proxy.features.registry.json_values import RegistryRow
 from doi_proxy.system.files import STANDARD_INPUT, create_beside
 
 #: Rows of a block. A merge has one block of each run in memory, of about 100 KiB.
@@ -53,13 +53,13 @@ class Staging:
         try:
             self._execute("PRAGMA locking_mode = EXCLUSIVE")
             self._execute("BEGIN EXCLUSIVE")
-            has_job = self._execute("SELECT 1 FROM sqlite_master WHERE name = 'job'").fetchone()
-            before = self._execute("SELECT identity, command FROM job").fetchone() if has_job else ("", "")
+            has_job = self._execute("SELECT 1 FROM sqlite_master WHERE name = 'job'")
             #: Whether it goes on with an earlier one.
-            self.is_continued = has_job is not None and not restart and source != STANDARD_INPUT
-            if self.is_continued and before[0] != identity:
+            self.is_continued = bool(has_job) and not restart and source != STANDARD_INPUT
+            before = self._execute("SELECT identity, command FROM job") if self.is_continued else [(identity, command)]
+            if before[0][0] != identity:
                 raise ConfigurationError(
-                    f"{path}: an import of {before[1]} is not finished; run it again to continue; if its files have "
+                    f"{path}: an import of {before[0][1]} is not finished; run it again to continue; if its files have "
                     "changed since, or to drop it, add --restart"
                 )
             if not self.is_continued:
@@ -84,7 +84,7 @@ class Staging:
     @property
     def is_read(self) -> bool:
         """Whether all files are read."""
-        return bool(self._execute("SELECT is_read FROM job").fetchone()[0])
+        return bool(self._execute("SELECT is_read FROM job")[0][0])
 
     def finish_reading(self) -> None:
         """All files are read."""
@@ -92,7 +92,8 @@ class Staging:
 
     def reports(self) -> list[PartReport]:
         """The reports of all parts."""
-        return [_report.decode(report) for (report,) in self._execute("SELECT report FROM parts ORDER BY rowid")]
+        with self._translate_errors():
+            return [_report.decode(report) for (report,) in self._execute("SELECT report FROM parts ORDER BY rowid")]
 
     def forget_left_out(self) -> None:
         """Forget the files that were not read: they are looked at again."""
@@ -101,8 +102,9 @@ class Staging:
     def note_left_out(self, part: LeftOut) -> None:
         """A file is not read."""
         failure, reason = (part.reason, "") if part.is_failure else ("", part.reason)
-        report = msgspec.msgpack.encode(PartReport(part.name, failure=failure, left_out=reason))
-        self._execute("INSERT INTO parts VALUES (?, 1, ?)", part.name, report)
+        with self._translate_errors():
+            report = msgspec.msgpack.encode(PartReport(part.name, failure=failure, left_out=reason))
+            self._execute("INSERT INTO parts VALUES (?, 1, ?)", part.name, report)
 
     def write_run(self, parts: list[PartReport], rows: list[RegistryRow]) -> None:
         """Write the reports of parts, and their rows as a run."""
@@ -110,7 +112,7 @@ class Staging:
         rows.sort(key=itemgetter(0))
         blocks = (rows[at : at + _BLOCK_ROWS] for at in range(0, len(rows), _BLOCK_ROWS))
         with self._transaction():
-            (run,) = self._execute("SELECT ifnull(max(run), 0) + 1 FROM blocks").fetchone()
+            run = self._count_runs() + 1
             for number, block in enumerate(blocks):
                 data = library.compress(msgspec.msgpack.encode(block), 1)
                 self._execute("INSERT INTO blocks VALUES (?, ?, ?)", run, number, data)
@@ -121,19 +123,21 @@ class Staging:
 
     def rows(self, after: str) -> Iterator[RegistryRow]:
         """All rows whose keys follow `after`, in the order of their keys."""
-        runs = self._execute("SELECT DISTINCT run FROM blocks").fetchall()
-        return dropwhile(lambda row: row[0] <= after, heapq.merge(*(self._read_run(run) for (run,) in runs)))
+        runs = map(self._read_run, range(1, self._count_runs() + 1))
+        return dropwhile(lambda row: row[0] <= after, heapq.merge(*runs))
+
+    def _count_runs(self) -> int:
+        # They are numbered from 1. To count them would read all blocks.
+        return int(self._execute("SELECT ifnull(max(run), 0) FROM blocks")[0][0])
 
     def _read_run(self, run: int) -> Iterator[RegistryRow]:
-        for (data,) in self._execute("SELECT data FROM blocks WHERE run = ? ORDER BY number", run):
-            try:
+        with self._translate_errors():
+            for (data,) in self._connection.execute("SELECT data FROM blocks WHERE run = ? ORDER BY number", (run,)):
                 yield from _rows.decode(library.decompress(data))
-            except (msgspec.DecodeError, ValueError, DamagedData) as error:
-                raise ConfigurationError(f"{self.path}: a run of it is damaged; --restart begins again") from error
 
     def progress(self) -> tuple[str, Counter[str]]:
         """The last key that is stored, and the counts so far."""
-        last, counts = self._execute("SELECT last, counts FROM job").fetchone()
+        ((last, counts),) = self._execute("SELECT last, counts FROM job")
         return last, Counter(msgspec.json.decode(counts, type=dict[str, int]))
 
     def note_progress(self, last: str, counts: Counter[str]) -> None:
@@ -147,9 +151,14 @@ class Staging:
 
     # --- SQLite -------------------------------------------------------------------------------------------------------
 
-    def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+    def _execute(self, statement: str, *values: object) -> list[Any]:
+        with self._translate_errors():
+            return self._connection.execute(statement, values).fetchall()
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
         try:
-            return self._connection.execute(statement, values)
+            yield
         except UnicodeEncodeError as error:
             shown = f"{error.object[:200]!r}: the name of this file is not UTF-8; rename it"
             raise ConfigurationError(shown) from error
@@ -159,14 +168,16 @@ class Staging:
                 raise ConfigurationError(f"{self.path}: {hint}") from error
             hint = "run the same command again to continue"
             raise DoiProxyError(f"{self.path}: cannot be written: {error}; {hint}") from error
-        except sqlite3.DatabaseError as error:
-            raise ConfigurationError(f"{self.path}: this file of an import is damaged; remove it") from error
+        except (sqlite3.DatabaseError, msgspec.DecodeError, ValueError, DamagedData) as error:
+            hint = "--restart begins again, or else remove it"
+            raise ConfigurationError(f"{self.path}: this file of an import is damaged; {hint}") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         self._execute("BEGIN")
         try:
-            yield
+            with self._translate_errors():
+                yield
             self._execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
@@ -180,26 +191,27 @@ class RunWriter:
     def __init__(self, staging: Staging, run_rows: int, clock: Callable[[], float]) -> None:
         """`clock` gives seconds from any origin."""
         self._staging, self._run_rows, self._clock = staging, run_rows, clock
-        self._parts: list[PartReport] = []
-        self._rows: list[RegistryRow] = []
-        self._bytes = 0
+        self._parts: list[tuple[PartReport, bytes]] = []
+        self._rows = self._bytes = 0
         self._began = clock()
 
     def add(self, report: PartReport, packed: bytes) -> None:
         """Add the rows of one part, as `read_packed` gives them."""
-        self._parts.append(report)
-        self._rows += _rows.decode(packed)
+        self._parts.append((report, packed))
+        self._rows += report.records
         self._bytes += len(packed)
         # Bytes from which a run is written. They take about four times as much in memory.
-        is_full = len(self._rows) >= self._run_rows or self._bytes >= 48 * 1024 * 1024
+        is_full = self._rows >= self._run_rows or self._bytes >= 48 * 1024 * 1024
         if is_full or self._clock() >= self._began + RUN_SECONDS:
             self.write()
 
     def write(self) -> None:
-        """Write all rows that wait."""
-        if self._parts:
-            self._staging.write_run(self._parts, self._rows)
-        self._parts, self._rows, self._bytes, self._began = [], [], 0, self._clock()
+        """Write all rows that wait. Wherever it is interrupted, a part is in the file once or not at all."""
+        parts, self._parts = self._parts, []
+        self._rows, self._bytes, self._began = 0, 0, self._clock()
+        if parts:
+            rows = [row for _, packed in parts for row in _rows.decode(packed)]
+            self._staging.write_run([report for report, _ in parts], rows)
 
 
 def _identify(source: str, options: str) -> str:
