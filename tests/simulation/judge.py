@@ -646,7 +646,12 @@ class Judge:
     def _check_cause(self, request: Request, reply: Reply, began: float) -> None:
         self._look()
         token = (reply["proxy-status"] or "").partition('details="')[2].rstrip('"')
-        if objection := self.causes.find_objection(token, began):
+        objection = self.causes.find_objection(token, began)
+        # A failure is remembered for some time of the day, which comes again if the clock is set back meanwhile.
+        before = [(begin, self.world.now() - offset) for begin, offset in self._offsets]
+        ends = [begin + AFTERMATH for begin, _ in before[1:]]
+        again = [at for (begin, at), end in zip(before, ends, strict=False) if begin <= at <= end]
+        if objection and all(self.causes.find_objection(token, at) for at in again):
             self.report(objection[0], f"{request.name}: {reply.status}, {objection[1]}")
         if request.client >= PATIENT and token in _OF_OTHERS and self.causes.is_calm(began - AFTERMATH):
             self.report("a client alone is never refused for what others do", f"{request.name}: {token}")
