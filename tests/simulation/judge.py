@@ -70,6 +70,7 @@ _FEW_CONNECTIONS: Final = 30
 #: Refusals because of what other clients do.
 _OF_OTHERS: Final = frozenset({"budget-spent", "places-full", "upstream-slow", "share-spent", "rate-exceeded"})
 _HIT: Final = re.compile(r"doi-proxy; hit; ttl=(-?[0-9]+)$")
+_FROM_CACHE: Final = re.compile(r"doi-proxy; hit; ttl=(-?[0-9]+)")
 _SECONDS: Final = re.compile(r"(?<=ttl=)-?[0-9]+|(?<=max-age=)[0-9]+")
 _DETAIL: Final = re.compile(r"; detail=([a-z-]+)")
 
@@ -519,7 +520,7 @@ class Judge:
 
     def _stands_on(self, key: str, instance: int, said: Sequence[Word], reply: Reply) -> Word:
         """The word that an answer from the cache stands on: that with its end, else the one from before."""
-        if found := _HIT.match(reply["cache-status"] or ""):
+        if found := _FROM_CACHE.match(reply["cache-status"] or ""):
             ends = self.world.now() + int(found[1])
             return min(said, key=lambda word: abs(word.fresh_until - ends))
         known = self._known[key].get(instance)
@@ -601,11 +602,15 @@ class Judge:
         now, known = self.world.now(), self._known[name.upper()].values()
         denials = [learned.word for learned in known if learned.word.is_denial]
         # A denial that was confirmed replaces a record, also if the client has left.
-        denials += [word for word in self.upstream.words[name.upper()] if word.is_denial and word.is_authoritative]
+        words = self.upstream.words[name.upper()]
+        denials += [word for word in words if word.is_denial and word.is_authoritative]
         denied = max((word.since for word in denials), default=-inf)
         for learned in known:
             word = learned.word
-            if word.since <= denied or not word.at - _SKEW <= now <= word.ends - _ON_THE_WAY:
+            # What instances were told in these seconds, they write in any order.
+            stored = [at for at in words if word.since - WRITE_SECONDS <= at.since <= word.since and not at.is_denial]
+            ends = word.ends if self._is_in_memory(learned) else min((at.ends for at in stored), default=word.ends)
+            if word.since <= denied or not word.at - _SKEW <= now <= ends - _ON_THE_WAY:
                 continue
             if learned.at >= began - _ROUNDING:
                 continue
@@ -646,7 +651,12 @@ class Judge:
     def _check_cause(self, request: Request, reply: Reply, began: float) -> None:
         self._look()
         token = (reply["proxy-status"] or "").partition('details="')[2].rstrip('"')
-        if objection := self.causes.find_objection(token, began):
+        objection = self.causes.find_objection(token, began)
+        # A failure is remembered for some time of the day, which comes again if the clock is set back meanwhile.
+        before = [(begin, self.world.now() - offset) for begin, offset in self._offsets]
+        ends = [begin + AFTERMATH for begin, _ in before[1:]]
+        again = [at for (begin, at), end in zip(before, ends, strict=False) if begin <= at <= end]
+        if objection and all(self.causes.find_objection(token, at) for at in again):
             self.report(objection[0], f"{request.name}: {reply.status}, {objection[1]}")
         if request.client >= PATIENT and token in _OF_OTHERS and self.causes.is_calm(began - AFTERMATH):
             self.report("a client alone is never refused for what others do", f"{request.name}: {token}")
