@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from doi_proxy.features.setup.doctor import TOKEN_SECONDS, Probe, is_valid_token, sign_token
+from doi_proxy.features.setup.probe import TOKEN_SECONDS, Probe, is_valid_token, sign_token
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ class Setup(Feature):
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the routes."""
         from doi_proxy.endpoints import no_file
-        from doi_proxy.features.setup.doctor import Probe, add_probe
+        from doi_proxy.features.setup.probe import Probe, add_probe
         from doi_proxy.features.setup.runbook import add_runbook
 
         add_runbook(app, face)
