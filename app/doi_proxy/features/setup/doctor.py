@@ -233,19 +233,11 @@ def _read_echo(body: bytes) -> Mapping[str, Any]:
     return document if isinstance(document, dict) and "id" in document else {}
 
 
-#: The states of a store (`/readyz`) that an operator should know of.
-_STORE_PROBLEMS: Final = {
-    "read-only": "the store can be read, but not written: new records are lost when a process ends",
-    "failing": "the store fails: each process has its memory alone",
-}
-
-
 def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
     """Paths of operators that this client reaches. `kind` is that of the front proxy. Raises ProxyFailure.
 
     A client on this machine is not a stranger: the generated configurations let it pass.
     """
-    yield from judge_readiness(prober.send_plain("/readyz"))
     admin = prober.send_plain("/admin/settings")
     if prober.is_on_this_machine:
         yield Finding(
@@ -279,17 +271,6 @@ def judge_status(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
         yield Finding(
             "warning", "probe /status", problem, f"{remedy}; nothing, if status_networks has everyone on purpose"
         )
-
-
-def judge_readiness(answer: ProbeAnswer) -> Iterator[Finding]:
-    """A finding if `/readyz` says that the store cannot be written. A front proxy may keep strangers from that path."""
-    try:
-        state = json.loads(answer.body)["detail"]["store"]
-    except (ValueError, LookupError, TypeError):
-        return
-    if answer.status == HTTPStatus.OK and state in _STORE_PROBLEMS:
-        remedy = "the log of doi-proxy says why; see docs/operations.md"
-        yield Finding("warning", "probe /readyz", _STORE_PROBLEMS[state], remedy)
 
 
 def judge_health(answer: ProbeAnswer) -> Finding | None:
