@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -165,11 +165,6 @@ class ProbeAnswer:
     body: bytes
     echo: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def server(self) -> str:
-        """The name in the Server header."""
-        return self.headers.get("server", "")
-
 
 class Prober:
     """Sends probes to one public URL, each over its own connection.
@@ -184,11 +179,6 @@ class Prober:
         self.is_on_this_machine = False
         #: The path of all probes, without the sub-path.
         self.path = PROBE_PATH.decode() + secrets.token_hex(16) + "/"
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of the URL."""
-        return "https" if self.server.is_tls else "http"
 
     def send(self, rest: str, method: str = "GET", **headers: str) -> ProbeAnswer:
         """Send `rest`, a raw path and query, below the path of probes. Raises ProxyFailure."""
@@ -215,7 +205,12 @@ class Prober:
             # The largest body that is read, in bytes: an echo of the longest path.
             body = exchange.read(1_000_000)
             headers = {name.lower(): value for name, value in exchange.headers.items()}
-        return ProbeAnswer(status, headers, body, _read_echo(body))
+        try:
+            document = json.loads(body)
+        except ValueError:
+            document = None
+        echo = document if isinstance(document, dict) and "id" in document else {}
+        return ProbeAnswer(status, headers, body, echo)
 
 
 def _pace(pieces: Sequence[bytes]) -> Iterator[bytes]:
@@ -223,14 +218,6 @@ def _pace(pieces: Sequence[bytes]) -> Iterator[bytes]:
         # Seconds before each piece of a list.
         time.sleep(0.1)
         yield piece
-
-
-def _read_echo(body: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) and "id" in document else {}
 
 
 def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
@@ -301,9 +288,6 @@ _PATHS: Final[tuple[tuple[str, Fault], ...]] = (
     ("10.1234/a.php", "characters"),
     ("10.1234/.htaccess", "characters"),
 )
-_QUERY: Final = "type=URL;urlappend=%3Fa%3D%252F%26b+c&ignored&empty="
-#: An address of a documentation network (RFC 5737), which no client has.
-_FORGED_ADDRESS: Final = "203.0.113.9"
 _MEDIA_TYPE: Final = "application/vnd.citationstyles.csl+json"
 
 
@@ -321,18 +305,26 @@ def examine(prober: Prober, front: str | None) -> Examination:
     Raises ProxyFailure.
     """
     first = prober.send("first")
-    kind = front or front_kind(first.server)
+    server = first.headers.get("server", "")
+    kind = front or front_kind(server)
     if not first.echo:
-        return Examination(kind, (_no_proxy(first),))
+        unknown = Finding(
+            "error",
+            "probe first",
+            f"no doi-proxy with this admin_token answered: HTTP {first.status}{f' from {server}' if server else ''}",
+            "let the front proxy pass every path to doi-proxy, also /.well-known/doi-proxy/; set the same admin_token "
+            "for the proxy and for this command; compare the clocks of both machines",
+        )
+        return Examination(kind, (unknown,))
     examiner = _Examiner(prober, kind)
-    faults = tuple(finding for check in examiner.checks for finding in check())
-    return Examination(kind, (*faults, *find_exposure(prober, kind)))
+    checks = examiner.paths, examiner.headers, examiner.answers, examiner.caches, examiner.lists
+    return Examination(kind, (*(found for check in checks for found in check()), *find_exposure(prober, kind)))
 
 
 def examine_without_key(prober: Prober, front: str | None) -> Examination:
     """Send the probes that need no key. Raises ProxyFailure."""
     first = prober.send_plain("/healthz")
-    kind = front or front_kind(first.server)
+    kind = front or front_kind(first.headers.get("server", ""))
     if (finding := judge_health(first)) is not None:
         return Examination(kind, (finding,))
     unexamined = Finding(
@@ -344,47 +336,22 @@ def examine_without_key(prober: Prober, front: str | None) -> Examination:
     return Examination(kind, (*find_exposure(prober, kind), unexamined))
 
 
-def _no_proxy(answer: ProbeAnswer) -> Finding:
-    server = f" from {answer.server}" if answer.server else ""
-    return Finding(
-        "error",
-        "probe first",
-        f"no doi-proxy with this admin_token answered: HTTP {answer.status}{server}",
-        "let the front proxy pass every path to doi-proxy, also /.well-known/doi-proxy/; set the same admin_token for "
-        "the proxy and for this command; compare the clocks of both machines",
-    )
-
-
 class _Examiner:
     """The checks of one front proxy. Each yields what is wrong."""
 
     def __init__(self, prober: Prober, kind: str) -> None:
         self._prober = prober
+        self._send = prober.send
         self._kind = kind
-        self.checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._paths,
-            self._long_path,
-            self._zero,
-            self._query,
-            self._scheme_and_host,
-            self._client,
-            self._accept,
-            self._head,
-            self._long_header,
-            self._errors,
-            self._redirect,
-            self._keep_alive,
-            self._caches,
-            self._lists,
-        )
 
     def _fault(self, probe: str, fault: Fault, problem: str, value: str = "") -> Finding:
         return Finding("error", f"probe {probe}", problem, remedy_for(fault, self._kind, value))
 
-    def _paths(self) -> Iterator[Finding]:
+    def paths(self) -> Iterator[Finding]:
+        """Whether paths and queries arrive as they were sent."""
         path = self._prober.path
         for rest, usual in _PATHS:
-            answer = self._prober.send(rest)
+            answer = self._send(rest)
             arrived = answer.echo.get("path")
             if arrived is None:
                 problem = f"the path was not passed on: HTTP {answer.status}"
@@ -393,88 +360,72 @@ class _Examiner:
                 # Characters of a path that a finding shows.
                 problem = f"the path arrived as {arrived.removeprefix(path)[:200]!r}"
                 yield self._fault(f"/{rest}", _path_fault(path + rest, arrived, usual), problem)
-
-    def _long_path(self) -> Iterator[Finding]:
         # A name may have 8,192 bytes, and each may be percent-encoded as three.
-        answer = self._prober.send("10.1234/" + "%C3%BC" * 4_000)
+        answer = self._send("10.1234/" + "%C3%BC" * 4_000)
         if not answer.echo:
             yield self._fault("long name", "long request", f"a path of 24 kB was refused: HTTP {answer.status}")
-
-    def _zero(self) -> Iterator[Finding]:
-        answer = self._prober.send("10.1234/a%00b")
         # A front proxy may refuse it as doi-proxy does. It must not cut the name there.
+        answer = self._send("10.1234/a%00b")
         if answer.echo and not str(answer.echo["path"]).endswith("a%00b"):
             yield self._fault("/10.1234/a%00b", "decoding", "the path was cut or changed at %00")
-
-    def _query(self) -> Iterator[Finding]:
-        answer = self._prober.send(f"query?{_QUERY}")
+        query = "type=URL;urlappend=%3Fa%3D%252F%26b+c&ignored&empty="
+        answer = self._send(f"query?{query}")
         arrived = answer.echo.get("query")
-        if arrived != _QUERY:
+        if arrived != query:
             yield self._fault("query", "query", f"the query arrived as {arrived!r}, HTTP {answer.status}")
 
-    def _scheme_and_host(self) -> Iterator[Finding]:
-        echo = self._prober.send("scheme").echo
-        if not echo:
-            return
-        if echo["scheme"] != self._prober.scheme:
-            fault: Fault = "trust" if echo["forwarded_proto"] == self._prober.scheme else "scheme"
-            problem = f"the scheme arrived as {echo['scheme']}; the client used {self._prober.scheme}"
-            yield self._fault("scheme", fault, problem, str(echo["client"]))
-        if str(echo["host"]).lower() != self._prober.server.netloc.lower():
-            yield self._fault(
-                "host", "host", f"Host arrived as {echo['host']!r}, not as {self._prober.server.netloc!r}"
-            )
-
-    def _client(self) -> Iterator[Finding]:
-        echo = self._prober.send("client").echo
-        forged = self._prober.send("client", X_Forwarded_For=_FORGED_ADDRESS).echo
-        if not echo or not forged:
-            return
-        if not echo["forwarded_for"]:
-            problem = f"the front proxy does not send the client's address; {echo['client']} counts as the client"
-            yield self._fault("client address", "client", problem)
-        elif echo["client"] not in str(echo["forwarded_for"]):
-            problem = f"X-Forwarded-For is ignored; {echo['client']} counts as the client"
-            yield self._fault("client address", "trust", problem, str(echo["client"]))
-        if forged["client"] == _FORGED_ADDRESS:
-            yield self._fault("client address", "forgery", "a client can claim any address by X-Forwarded-For")
-
-    def _accept(self) -> Iterator[Finding]:
-        arrived = self._prober.send("accept", Accept=_MEDIA_TYPE).echo.get("accept")
+    def headers(self) -> Iterator[Finding]:
+        """Whether scheme, host, client and Accept arrive, and no address that a client forged."""
+        scheme, host = "https" if self._prober.server.is_tls else "http", self._prober.server.netloc
+        if echo := self._send("scheme").echo:
+            if echo["scheme"] != scheme:
+                fault: Fault = "trust" if echo["forwarded_proto"] == scheme else "scheme"
+                problem = f"the scheme arrived as {echo['scheme']}; the client used {scheme}"
+                yield self._fault("scheme", fault, problem, str(echo["client"]))
+            if str(echo["host"]).lower() != host.lower():
+                yield self._fault("host", "host", f"Host arrived as {echo['host']!r}, not as {host!r}")
+        # An address of a documentation network (RFC 5737), which no client has.
+        forged_address = "203.0.113.9"
+        echo = self._send("client").echo
+        forged = self._send("client", X_Forwarded_For=forged_address).echo
+        if echo and forged:
+            if not echo["forwarded_for"]:
+                problem = f"the front proxy does not send the client's address; {echo['client']} counts as the client"
+                yield self._fault("client address", "client", problem)
+            elif echo["client"] not in str(echo["forwarded_for"]):
+                problem = f"X-Forwarded-For is ignored; {echo['client']} counts as the client"
+                yield self._fault("client address", "trust", problem, str(echo["client"]))
+            if forged["client"] == forged_address:
+                yield self._fault("client address", "forgery", "a client can claim any address by X-Forwarded-For")
+        arrived = self._send("accept", Accept=_MEDIA_TYPE).echo.get("accept")
         if arrived != _MEDIA_TYPE:
             yield self._fault("content negotiation", "accept", f"Accept arrived as {arrived!r}")
 
-    def _head(self) -> Iterator[Finding]:
-        answer = self._prober.send("head", method="HEAD")
+    def answers(self) -> Iterator[Finding]:
+        """Whether answers come back as doi-proxy sent them."""
+        answer = self._send("head", method="HEAD")
         if answer.status != HTTPStatus.OK or answer.body:
             yield self._fault("HEAD", "head", f"HEAD is not answered as GET without a body: HTTP {answer.status}")
-
-    def _long_header(self) -> Iterator[Finding]:
-        answer = self._prober.send("header?fill")
+        answer = self._send("header?fill")
         if len(answer.headers.get(FILL_HEADER, "")) != FILL_BYTES:
             problem = f"an answer with a header of {FILL_BYTES} bytes did not pass: HTTP {answer.status}"
             yield self._fault("long Location", "long header", problem)
-
-    def _errors(self) -> Iterator[Finding]:
         for status in (404, 502):
-            answer = self._prober.send(f"error?status={status}")
+            answer = self._send(f"error?status={status}")
             if answer.status != status or not answer.echo:
                 problem = f"the proxy's own answer with status {status} was replaced: HTTP {answer.status}"
                 yield self._fault("error pages", "errors", problem)
-
-    def _redirect(self) -> Iterator[Finding]:
-        answer = self._prober.send("redirect?status=302")
+        answer = self._send("redirect?status=302")
         location = answer.headers.get("location", "")
         if not location.endswith("/10.1234//a%2Fb"):
             yield self._fault("redirect", "redirect", f"Location was rewritten to {location!r}, HTTP {answer.status}")
-
-    def _keep_alive(self) -> Iterator[Finding]:
-        answer = self._prober.send("keep-alive")
-        if answer.headers.get("connection", "").lower() == "close":
+        if self._send("keep-alive").headers.get("connection", "").lower() == "close":
             yield Finding("note", "probe keep-alive", "the front proxy closes the connection after each answer")
 
-    def _caches(self) -> Iterator[Finding]:
-        if self._is_same("vary?cache=vary", "vary?cache=vary", accepts=(_MEDIA_TYPE, "text/html")):
+    def caches(self) -> Iterator[Finding]:
+        """Whether a cache on the way returns the answer for another request."""
+        vary = "vary?cache=vary"
+        if self._is_same(vary, vary, accepts=(_MEDIA_TYPE, "text/html")):
             problem = "a cache returned the answer for another Accept header, although Vary names it"
             yield self._fault("cache and Vary", "vary", problem)
         if self._is_same("private?cache=private", "private?cache=private"):
@@ -484,7 +435,15 @@ class _Examiner:
         if self._is_same("p?cache=public&a%2Fb", "p?cache=public&a/b"):
             yield self._fault("cache and escapes", "cache key", "a cache returned the answer for another escaping")
 
-    def _lists(self) -> Iterator[Finding]:
+    def _is_same(self, first: str, second: str, accepts: tuple[str, str] = ("*/*", "*/*")) -> bool:
+        ids = [
+            self._send(rest, Accept=accept).echo.get("id")
+            for rest, accept in zip((first, second), accepts, strict=True)
+        ]
+        return ids[0] is not None and ids[0] == ids[1]
+
+    def lists(self) -> Iterator[Finding]:
+        """Whether a long list passes that arrives slowly."""
         try:
             # A list of 1 MB that arrives in two seconds and has one name.
             answer = self._prober.send_list((b"10.1234/doctor\n", *[b"#" * 65_000 + b"\n"] * 16))
@@ -494,13 +453,6 @@ class _Examiner:
         # The proxy itself answers 429 to a client with too many lists.
         if answer.status not in (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS):
             yield self._fault("list", "lists", f"a list of 1 MB did not pass: HTTP {answer.status}")
-
-    def _is_same(self, first: str, second: str, accepts: tuple[str, str] = ("*/*", "*/*")) -> bool:
-        ids = [
-            self._prober.send(rest, Accept=accept).echo.get("id")
-            for rest, accept in zip((first, second), accepts, strict=True)
-        ]
-        return ids[0] is not None and ids[0] == ids[1]
 
 
 def _path_fault(sent: str, arrived: str, usual: Fault) -> Fault:
