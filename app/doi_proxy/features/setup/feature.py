@@ -28,5 +28,5 @@ class Setup(Feature):
         token = self.context.settings.value("admin_token")
         if token is not None:
             probe = Probe(token, self.context.clock)
-            self.context.reloads.on_reload(lambda new: probe.set_token(new.value("admin_token")), "admin_token")
+            self.context.reloads.on_reload(lambda new: probe.set_key(new.value("admin_token")), "admin_token")
             add_probe(app, probe, lambda request: no_file(face, request))

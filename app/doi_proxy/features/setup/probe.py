@@ -32,18 +32,24 @@ _CACHING: Final = {
 class Probe:
     """Recognises probes. `clock` is in seconds since the epoch."""
 
-    def __init__(self, admin_token: str | None, clock: Callable[[], float]) -> None:
-        """Without a token, no probe is answered."""
-        self._key = admin_token
+    def __init__(self, key: str | None, clock: Callable[[], float]) -> None:
+        """`key` is the admin token. Without one, no probe is answered."""
+        self._key = key
         self._clock = clock
 
-    def set_token(self, admin_token: str | None) -> None:
-        """Use another admin token from now on."""
-        self._key = admin_token
+    def set_key(self, key: str | None) -> None:
+        """Use another key from now on."""
+        self._key = key
 
     def is_valid(self, token: str) -> bool:
-        """Whether a probe is answered that carries this token."""
-        return self._key is not None and is_valid_token(self._key, token, self._clock())
+        """Whether a token was signed with the key and counts now."""
+        text, _, signature = token.rpartition(".")
+        if self._key is None or not hmac.compare_digest(
+            _signature(self._key, text).encode(), signature.encode("latin-1")
+        ):
+            return False
+        now = self._clock()
+        return now <= int(text.partition(".")[0]) <= now + TOKEN_SECONDS
 
 
 def sign_token(key: str, expires: int) -> str:
@@ -54,14 +60,6 @@ def sign_token(key: str, expires: int) -> str:
 
 def _signature(key: str, text: str) -> str:
     return hmac.new(key.encode(), b"doi-proxy probe " + text.encode("latin-1"), hashlib.sha256).hexdigest()
-
-
-def is_valid_token(key: str, token: str, now: float) -> bool:
-    """Whether a token was signed with the key and counts now."""
-    text, _, signature = token.rpartition(".")
-    if not hmac.compare_digest(_signature(key, text).encode(), signature.encode("latin-1")):
-        return False
-    return now <= int(text.partition(".")[0]) <= now + TOKEN_SECONDS
 
 
 def add_probe(app: FastAPI, probe: Probe, refuse: Callable[[Request], Response]) -> None:
