@@ -24,7 +24,8 @@ NOT_DECIDING: Final = frozenset(
     {
         "doi_proxy/features/record_headers/headers.py",  # the headers that a record cannot set
         "doi_proxy/features/admin/gate.py",  # replaces them all on answers of /admin
-        "doi_proxy/features/setup/doctor.py",  # the answers with which `doctor` tests a front proxy
+        "doi_proxy/features/setup/doctor.py",  # the name of a fault
+        "doi_proxy/features/setup/probe.py",  # the answers with which `doctor` tests a front proxy
         "doi_proxy/features/tracing/spans.py",  # reads
         "doi_proxy/features/explain/explainer.py",  # a request that the cache alone answers
         "doi_proxy/features/admin/http.py",  # the age of an entry, a key in JSON

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from doi_proxy.assembly.settings import Settings
-from doi_proxy.features.setup.doctor import PROBE_PATH
+from doi_proxy.features.setup.probe import PROBE_PATH
 from doi_proxy.main import create
 from doi_proxy.web.application import Application
 from doi_proxy.web.request_path import Paths, find_route

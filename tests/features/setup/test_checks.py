@@ -22,10 +22,10 @@ from doi_proxy.assembly.settings import Settings, build
 from doi_proxy.assembly.settings.sources import read_sources
 from doi_proxy.commands.serve import log_warnings
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup import doctor
+from doi_proxy.features.setup import checks
 from doi_proxy.features.setup.check_command import CHECKS, show_findings
+from doi_proxy.features.setup.checks import find_contradictions, find_ineffective, find_refused_routes, find_risks
 from doi_proxy.features.setup.command import COMMANDS
-from doi_proxy.features.setup.doctor import find_contradictions, find_ineffective, find_refused_routes, find_risks
 from doi_proxy.main import create
 from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Finding, exit_status, find_deprecated
@@ -148,9 +148,9 @@ def test_a_risk_is_named() -> None:
 
 
 def test_more_cache_than_memory_is_a_warning() -> None:
-    (found,) = doctor.find_machine_limits(configured(instances=64, cache_memory_bytes=2**46))
+    (found,) = checks.find_machine_limits(configured(instances=64, cache_memory_bytes=2**46))
     assert found.source == "DOI_PROXY_CACHE_MEMORY_BYTES"
-    assert not list(doctor.find_machine_limits(configured()))
+    assert not list(checks.find_machine_limits(configured()))
 
 
 def test_every_value_that_cannot_be_used_is_named_and_the_rest_is_still_checked() -> None:
@@ -330,7 +330,7 @@ def test_a_port_in_use_is_an_error() -> None:
 @pytest.mark.anyio
 @pytest.mark.real_time  # The check connects to a socket of the system.
 async def test_a_port_on_which_a_doi_proxy_answers_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(checks, "_TIMEOUT", PATIENCE)
     async with listening(create(Settings(store_url="memory:", mode="sealed")), lifespan="on") as url:
         port = url.rpartition(":")[2]
         (found,) = await asyncio.to_thread(findings_of, port=port)

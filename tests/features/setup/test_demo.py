@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from doi_proxy.commands.main import main
-from doi_proxy.features.setup.demo_command import listen, pull_plug
+from doi_proxy.features.setup.demo_command import open_stand_in, pull_plug
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 DEADLINE: Final = 300.0
@@ -102,7 +102,7 @@ def test_a_demo_whose_port_is_in_use_ends_and_says_so() -> None:
 
 
 def test_a_stand_in_whose_plug_is_pulled_refuses_and_is_back_at_the_same_port() -> None:
-    stand_in = listen()
+    stand_in = open_stand_in()
     address = ("127.0.0.1", stand_in.server_port)
     asked = HTTPConnection(*address)
     asked.request("GET", "/api/handles/10.1000/182")
@@ -110,7 +110,7 @@ def test_a_stand_in_whose_plug_is_pulled_refuses_and_is_back_at_the_same_port() 
     pull_plug(stand_in)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address)
-    stand_in = listen(stand_in.server_port)
+    stand_in = open_stand_in(stand_in.server_port)
     socket.create_connection(address).close()
     pull_plug(stand_in)
 

@@ -10,7 +10,8 @@ from typing import Final
 
 import pytest
 
-from doi_proxy.features.setup.doctor import Examination, Prober, examine, sign_token
+from doi_proxy.features.setup.doctor import Examination, Prober, examine
+from doi_proxy.features.setup.probe import sign_token
 from doi_proxy.proxy_client import parse_server
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import Proxy

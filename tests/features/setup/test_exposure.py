@@ -15,7 +15,6 @@ from doi_proxy.features.setup.doctor import (
     examine_without_key,
     judge_admin,
     judge_health,
-    judge_readiness,
     judge_status,
 )
 from doi_proxy.proxy_client import parse_server
@@ -64,20 +63,3 @@ async def test_without_a_key_the_rest_is_examined(tmp_path: Path) -> None:
 def test_another_server_is_named() -> None:
     finding = judge_health(ProbeAnswer(404, {}, b"<html>"))
     assert finding is not None and finding.severity == "error"
-
-
-def test_a_store_that_does_not_write_is_a_finding() -> None:
-    def judge(body: bytes, status: int = 200) -> list[str]:
-        return [found.problem for found in judge_readiness(ProbeAnswer(status, {}, body))]
-
-    assert ["can be read, but not written" in found for found in judge(b'{"detail": {"store": "read-only"}}')] == [True]
-    assert len(judge(b'{"detail": {"store": "failing"}}')) == 1
-    for body in (
-        b'{"detail": {"store": "ok"}}',
-        b'{"detail": {"store": "memory-only"}}',
-        b"<html>",
-        b"[]",
-        b'{"detail": 1}',
-    ):
-        assert judge(body) == []
-    assert judge(b'{"detail": {"store": "failing"}}', 403) == []

@@ -6,13 +6,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from doi_proxy.features.setup.doctor import TOKEN_SECONDS, Probe, is_valid_token, sign_token
+from doi_proxy.features.setup.probe import TOKEN_SECONDS, Probe, sign_token
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
 
 KEY = "a-token-for-the-tests-of-probes"
 PATH = "/.well-known/doi-proxy/probe/nonce/10.1234%2Fa//b"
+
+
+def is_valid_token(key: str, token: str, now: float) -> bool:
+    return Probe(key, lambda: now).is_valid(token)
 
 
 def test_a_token_counts_for_its_time_and_with_its_key_alone() -> None:
@@ -37,9 +41,9 @@ def test_a_changed_token_does_not_count() -> None:
 def test_a_reloaded_admin_token_signs_from_then_on() -> None:
     probe, token = Probe(KEY, lambda: 1_000.0), sign_token("another-admin-token", 1_000)
     assert not probe.is_valid(token)
-    probe.set_token("another-admin-token")
+    probe.set_key("another-admin-token")
     assert probe.is_valid(token)
-    probe.set_token(None)
+    probe.set_key(None)
     assert not probe.is_valid(token)
 
 

@@ -46,7 +46,10 @@ def test_the_flags_write_every_file_and_a_second_run_changes_nothing(
     command = ["setup", f"--root={tmp_path}", "--front=nginx", "--shared-address=192.0.2.0/24", ADDRESS, *FLAGS]
     assert main(command) == 0
     printed = capsys.readouterr().out
-    assert "systemctl restart doi-proxy.target" in printed and "/etc/ssl/127.0.0.1/fullchain.pem" in printed
+    left = [line.strip() for line in printed.partition("What is left:\n")[2].splitlines()]
+    # A restart reads the lists too, so no reload follows it. What no command does is a comment.
+    assert [line.partition(" ")[0] for line in left] == ["systemctl", "#", "nginx", "#"]
+    assert "systemctl restart doi-proxy.target" in left[0] and "/etc/ssl/127.0.0.1/fullchain.pem" in left[1]
     written = files_below(tmp_path)
     settings = load({}, {}, tmp_path / SETTINGS)
     assert (settings.public_url, settings.value("branding_name")) == ("https://127.0.0.1", "Example Library")
@@ -59,6 +62,8 @@ def test_the_flags_write_every_file_and_a_second_run_changes_nothing(
     assert main(command) == 0
     assert "Nothing is left." in capsys.readouterr().out
     assert files_below(tmp_path) == written
+    assert main([*command, "--shared-address=198.51.100.7", "--yes"]) == 0
+    assert "What is left:\n  systemctl reload 'doi-proxy@*'\n" in capsys.readouterr().out
 
 
 def test_a_file_that_exists_is_shown_and_kept_without_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

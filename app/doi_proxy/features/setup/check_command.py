@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypedDict
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
-from doi_proxy.features.setup import doctor
+from doi_proxy.features.setup import checks
 from doi_proxy.proxy_client import open_client
 from doi_proxy.server.tls import find_certificate_problems
 from doi_proxy.system.check import Check, Finding, exit_status, find_deprecated
@@ -17,18 +17,18 @@ from doi_proxy.system.options import MASK, redact_value, write_value
 
 #: What is checked besides the parts of the core and the features. A new check is one more line here.
 CHECKS: Final[tuple[Check, ...]] = (
-    doctor.find_ineffective,
+    checks.find_ineffective,
     find_deprecated,
-    doctor.find_contradictions,
-    doctor.find_refused_routes,
-    doctor.find_risks,
-    doctor.find_machine_limits,
-    doctor.find_unreadable_files,
-    doctor.find_authority_problems,
+    checks.find_contradictions,
+    checks.find_refused_routes,
+    checks.find_risks,
+    checks.find_machine_limits,
+    checks.find_unreadable_files,
+    checks.find_authority_problems,
     find_certificate_problems,
-    doctor.find_store_folder_problems,
-    doctor.find_port_in_use,
-    doctor.find_management_problems,
+    checks.find_store_folder_problems,
+    checks.find_port_in_use,
+    checks.find_management_problems,
 )
 
 

@@ -20,6 +20,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from doi_proxy.errors import ConfigurationError
+from doi_proxy.system.files import create_new, read_regular
 from doi_proxy.system.options import ENV_PREFIX, is_host_and_port
 
 #: The name that is requested every second.
@@ -47,7 +48,7 @@ class StandIn(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def listen(port: int = 0) -> ThreadingHTTPServer:
+def open_stand_in(port: int = 0) -> ThreadingHTTPServer:
     """A stand-in at a port of 127.0.0.1, by default a free one."""
     server = ThreadingHTTPServer(("127.0.0.1", port), StandIn)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -58,6 +59,16 @@ def pull_plug(server: ThreadingHTTPServer) -> None:
     """Close the port of a stand-in."""
     server.shutdown()
     server.server_close()
+
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _end(*_: object) -> None:
+    # A closed terminal sends two signals: the second one must not end the end.
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(0)
 
 
 def run_demo(namespace: argparse.Namespace) -> int:
@@ -71,23 +82,21 @@ def run_demo(namespace: argparse.Namespace) -> int:
         raise ConfigurationError(f"--port {port[:80]!r}: this is not a port; write a number from 1 to 65535")
     for number in _SIGNALS:
         signal.signal(number, _end)
-    stand_in = listen()
+    stand_in = open_stand_in()
     with tempfile.TemporaryDirectory() as folder:
-        log, settings = (
-            Path(folder, "log"),
-            {
-                "port": port or "0",
-                "store-url": f"sqlite:///{folder}/demo.sqlite3",
-                "upstream-url": f"http://127.0.0.1:{stand_in.server_port}",
-                "upstream-contact": "mailto:demo@example.org",
-            },
-        )
+        log = Path(folder, "log")
+        settings = {
+            "port": port or "0",
+            "store-url": f"sqlite:///{folder}/demo.sqlite3",
+            "upstream-url": f"http://127.0.0.1:{stand_in.server_port}",
+            "upstream-contact": "mailto:demo@example.org",
+        }
         command = [sys.executable, "-m", "doi_proxy", "serve", *(f"--{key}={value}" for key, value in settings.items())]
         # The settings of an installation must not lead the demo to its store.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
         # Ctrl-C ends the proxy through the demo. In a session of its own it gets no signal itself.
         with (
-            log.open("wb") as file,
+            create_new(log) as file,
             subprocess.Popen(  # noqa: S603
                 command, env=environment, stdin=subprocess.DEVNULL, stderr=file, start_new_session=True
             ) as proxy,
@@ -100,23 +109,13 @@ def run_demo(namespace: argparse.Namespace) -> int:
                     proxy.wait(15)
                 proxy.kill()
         if not is_complete:
-            print(log.read_text()[-10_000:], end="", file=sys.stderr, flush=True)
+            print(_read(log)[-10_000:], end="", file=sys.stderr, flush=True)
     return 0 if is_complete else 1
-
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def _end(*_: object) -> None:
-    # A closed terminal sends two signals: the second one must not end the end.
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    raise SystemExit(0)
 
 
 def _play(proxy: subprocess.Popen[bytes], log: Path, stand_in: ThreadingHTTPServer) -> bool:
     """Play until the end. Returns whether the proxy ran to the end."""
-    while (serving := re.search(r"serving on (http://\S+)", log.read_text())) is None:
+    while (serving := re.search(r"serving on (http://\S+)", _read(log))) is None:
         if proxy.poll() is not None:
             return False
         time.sleep(0.1)
@@ -129,7 +128,7 @@ def _play(proxy: subprocess.Popen[bytes], log: Path, stand_in: ThreadingHTTPServ
             pull_plug(stand_in)
             _show(f"{second:3} s  The plug is pulled: doi.org cannot be reached.")
         elif second == 20:
-            stand_in = listen(stand_in.server_port)
+            stand_in = open_stand_in(stand_in.server_port)
             # See docs/caching.md.
             message = "The plug is back. A known name is asked about again half a minute after its last failure."
             _show(f"{second:3} s  {message}")
@@ -156,6 +155,10 @@ def _ask(url: str, name: str) -> str:
         connection.close()
     source = answer.headers.get("Cache-Status") or answer.headers.get("Proxy-Status") or ""
     return f"{answer.status}  {answer.headers.get('Location') or answer.reason}  {source}"
+
+
+def _read(log: Path) -> str:
+    return read_regular(log, 16 * 1024 * 1024).decode("utf-8", "replace")
 
 
 def _show(line: str) -> None:

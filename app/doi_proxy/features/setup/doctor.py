@@ -2,183 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import http.client
 import json
-import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
-
-from doi_names.name import HandleName
-from doi_proxy.errors import DoiProxyError
-from doi_proxy.features.setup.installation import usual_instances
-from doi_proxy.proxy_client import Exchange, ProxyFailure, ProxyServer, find_server
-from doi_proxy.server.listening import UNIX, listen, listen_at, release
-from doi_proxy.store.file import find_store_file
-from doi_proxy.system.check import Finding, Inspection, find_access_problem
-from doi_proxy.system.files import read_regular
-from doi_proxy.system.options import Settings, redact
-
-#: Free bytes of a disk below which it counts as full. SQLite's log alone grows to 4 MB.
-_FULL: Final = 1024 * 1024
-
-
-def find_unreadable_files(inspection: Inspection) -> Iterator[Finding]:
-    """Files and folders that do not exist, are of another kind, or cannot be read by this user."""
-    for name in type(inspection.settings).model_fields:
-        path = getattr(inspection.settings, name)
-        if isinstance(path, Path) and (problem := find_access_problem(path)):
-            yield Finding(
-                "error", inspection.source(name), problem, "correct the path, or let the service's user read it"
-            )
-
-
-def find_authority_problems(inspection: Inspection) -> Iterator[Finding]:
-    """A file of certificate authorities that cannot be used."""
-    from doi_proxy.upstream.client import load_authorities  # noqa: PLC0415 - it takes long to import
-
-    path = inspection.settings.upstream_ca_bundle
-    if path is not None:
-        yield from inspection.find_refusal("upstream_ca_bundle", lambda: load_authorities(str(path)))
-
-
-def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
-    """A SQLite file that cannot be written: by this user, in its folder, or on its disk."""
-    path, source = find_store_file(inspection.settings.store_url), inspection.source("store_url")
-    if path is None:
-        return
-    try:
-        existing = next((candidate for candidate in (path, *path.parents) if candidate.exists()), Path())
-    except OSError as error:
-        yield Finding(
-            "error",
-            source,
-            f"{redact(str(path))} cannot be reached: {error.strerror}",
-            "correct the path, or run this check as the user of the service",
-        )
-        return
-    if disk := _find_disk_problem(existing):
-        yield Finding("error", source, *disk)
-        return
-    remedy = "run this check as the user of the service, or change the owner of the folder"
-    if existing == path and not os.access(path, os.R_OK | os.W_OK):
-        yield Finding("error", source, f"{redact(str(path))} is not writable by this user", remedy)
-    elif existing == path.parent or existing == path:
-        # SQLite writes its journal beside the file.
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            yield Finding("error", source, f"the folder {path.parent} is not writable by this user", remedy)
-    elif not os.access(existing, os.W_OK | os.X_OK) or not existing.is_dir():
-        yield Finding("error", source, f"the folder {path.parent} does not exist and cannot be created", remedy)
-
-
-def _find_disk_problem(path: Path) -> tuple[str, str] | None:
-    """Why nothing can be written to the disk of a file or folder, and what to do. None if something can."""
-    try:
-        disk = os.statvfs(path)
-    except OSError:
-        return None
-    place = f"the disk of {redact(str(path))}"
-    if disk.f_flag & os.ST_RDONLY:
-        return f"{place} is read-only", "mount it for writing; a running service then writes by itself"
-    free = disk.f_bavail * disk.f_frsize
-    # A file system without a fixed number of files reports 0 of 0.
-    if free < _FULL or (disk.f_files and not disk.f_favail):
-        left = f"{free} bytes" if free < _FULL else "no more files"
-        return f"{place} is full: {left} can be written", "make room; a running service then writes by itself"
-    return None
-
-
-#: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
-_GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-_MIB: Final = 1024 * 1024
-_TIMEOUT: Final = 3.0
-
-
-def find_machine_limits(inspection: Inspection) -> Iterator[Finding]:
-    """More memory for the caches of the instances than there is."""
-    settings = inspection.settings
-    express = settings.express_memory_bytes if settings.express_lane else 0
-    # Instances can be on several machines: at most as many are here as `setup` enables.
-    here = min(settings.instances, usual_instances())
-    # Memory of one process without its caches, in bytes. Measured: 71 MB resident.
-    needed = here * (settings.cache_memory_bytes + express + 80 * _MIB)
-    available = memory_limit()
-    if available is not None and needed > available:
-        yield Finding(
-            "warning",
-            inspection.source("cache_memory_bytes"),
-            f"the caches of {here} instances may grow to {needed // _MIB} MiB; this machine or control group has "
-            f"{available // _MIB} MiB",
-            "lower cache_memory_bytes, express_memory_bytes or instances",
-        )
-
-
-def memory_limit() -> int | None:
-    """The memory that this process may use, in bytes: the physical memory or the limit of its control group."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [physical] if physical > 0 else []
-    for path in _GROUP_LIMITS:
-        try:
-            # The longest content of such a file, in bytes.
-            text = read_regular(path, 4096).decode("ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if text.isdecimal():
-            limits.append(int(text))
-    return min(limits, default=None)
-
-
-def find_port_in_use(inspection: Inspection) -> Iterator[Finding]:
-    """A port that cannot be opened. A doi-proxy that already answers there is only a note."""
-    settings = inspection.settings
-    try:
-        release(listen(settings.host, settings.port))
-    except DoiProxyError as error:
-        is_socket = settings.host.startswith(UNIX)
-        source = inspection.source("host" if is_socket else "port")
-        if _is_doi_proxy(settings):
-            place = settings.host if is_socket else f"port {settings.port}"
-            yield Finding("note", source, f"a doi-proxy already answers on {place}")
-        else:
-            problem, _, remedy = error.message.partition("; ")
-            yield Finding("error", source, problem, remedy)
-
-
-def find_management_problems(inspection: Inspection) -> Iterator[Finding]:
-    """Management addresses that cannot be opened while no doi-proxy answers on the main port."""
-    settings = inspection.settings
-    if settings.management_listen and not _is_doi_proxy(settings):
-        for address in settings.management_listen:
-            yield from inspection.find_refusal("management_listen", partial(_try_address, address))
-
-
-def _try_address(address: str) -> None:
-    release(listen_at(address))
-
-
-def _is_doi_proxy(settings: Settings) -> bool:
-    try:
-        with Exchange(find_server(settings, None), _TIMEOUT) as exchange:
-            return exchange.send("GET", "/healthz", {}) == http.client.OK and b'"status"' in exchange.read(1_000)
-    except (ProxyFailure, http.client.HTTPException, ValueError):
-        # The last two are about a host that is none.
-        return False
-
-
-#: Below it are the probes (RFC 8615), if they are switched on.
-PROBE_PATH: Final = b"/.well-known/doi-proxy/probe/"
+from doi_proxy.features.setup.probe import FILL_BYTES, FILL_HEADER, PROBE_PATH, TOKEN_HEADER
+from doi_proxy.proxy_client import Exchange, ProxyFailure, ProxyServer
+from doi_proxy.system.check import Finding
 
 Fault = Literal[
     "slashes",
@@ -321,213 +157,6 @@ def remedy_for(fault: Fault, kind: str, value: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Dependency:
-    """A setting that has an effect only if `holds`."""
-
-    name: str
-    holds: Callable[[Settings], bool]
-    condition: str
-
-
-#: Settings that depend on another one.
-_DEPENDENCIES: Final = (
-    _Dependency("client_burst", lambda settings: bool(settings.value("client_rate")), "client_rate is set"),
-    _Dependency("express_memory_bytes", lambda settings: settings.express_lane, "express_lane is true"),
-    _Dependency("privacy_level", lambda settings: settings.value("access_log") != "off", "access_log is json or text"),
-    _Dependency(
-        "store_max_bytes", lambda settings: settings.store_url.startswith("sqlite:"), "store_url names a SQLite file"
-    ),
-    _Dependency(
-        "cache_negative_ttl",
-        lambda settings: settings.mode == "online" or bool(settings.value("seed")),
-        "mode is online",
-    ),
-)
-
-
-def find_ineffective(inspection: Inspection) -> Iterator[Finding]:
-    """Settings that are set and have no effect."""
-    upstream = (name for name in type(inspection.settings).model_fields if name.startswith("upstream_"))
-    online = (_Dependency(name, lambda settings: settings.mode == "online", "mode is online") for name in upstream)
-    for dependency in (*_DEPENDENCIES, *online):
-        if inspection.is_set(dependency.name) and not dependency.holds(inspection.settings):
-            yield Finding(
-                "warning",
-                inspection.source(dependency.name),
-                f"{dependency.name} has an effect only if {dependency.condition}",
-                "change the other setting, or remove this one",
-            )
-
-
-def find_contradictions(inspection: Inspection) -> Iterator[Finding]:
-    """A shortest lifetime of records that is longer than the longest one."""
-    floor, ceiling = inspection.settings.value("cache_ttl_floor"), inspection.settings.cache_ttl_ceiling
-    if floor > ceiling:
-        # The explicit value is the one to change. Usually only one of the two is set.
-        name = "cache_ttl_floor" if inspection.is_set("cache_ttl_floor") else "cache_ttl_ceiling"
-        yield Finding(
-            "warning",
-            inspection.source(name),
-            f"cache_ttl_floor is {floor:g}, and cache_ttl_ceiling is only {ceiling:g}",
-            "set cache_ttl_floor to at most cache_ttl_ceiling",
-        )
-
-
-def find_refused_routes(inspection: Inspection) -> Iterator[Finding]:
-    """Routes of prefixes whose names `resolve` refuses."""
-    settings = inspection.settings
-    for prefix in settings.upstream_route_urls if settings.resolve == "doi" else ():
-        if not HandleName(f"{prefix}/x").is_doi:
-            yield Finding(
-                "warning",
-                inspection.source("upstream_routes"),
-                f"{prefix} is not a DOI prefix, so its names are refused and the route is never used",
-                'set resolve to "any", or remove the route',
-            )
-
-
-def find_risks(inspection: Inspection) -> Iterator[Finding]:
-    """Values that work and expose the proxy or surprise its users."""
-    settings, source = inspection.settings, inspection.source
-    if any(network == "*" or network.endswith("/0") for network in settings.trusted_proxies):
-        yield Finding(
-            "warning",
-            source("trusted_proxies"),
-            "every client can claim any address and scheme by X-Forwarded-For and X-Forwarded-Proto",
-            "set trusted_proxies to the addresses of your front proxies",
-        )
-    if any(map(_is_open_to_others, settings.management_listen)):
-        yield Finding(
-            "warning",
-            source("management_listen"),
-            "other machines reach the admin API, and its token travels without TLS",
-            "set management_listen to addresses of this machine alone, such as 127.0.0.1:8101 and a Unix socket",
-        )
-    if settings.instances > 1 and settings.store_url.startswith("memory:"):
-        yield Finding(
-            "warning",
-            source("store_url"),
-            "the instances share no records, purges and imports",
-            "set store_url to a SQLite file, or on several machines to a Valkey server",
-        )
-    if settings.upstream_contact is None and settings.mode == "online":
-        yield Finding(
-            "warning",
-            "upstream_contact",
-            "the upstream cannot write to you before it blocks you",
-            "set upstream_contact to an e-mail address or a URL",
-        )
-    if settings.public_url is None:
-        yield Finding(
-            "note",
-            "public_url",
-            "links and redirects to this resolver use the scheme and Host of each request",
-            "set public_url to the address that browsers see",
-        )
-
-
-def _is_open_to_others(address: str) -> bool:
-    """Whether a management address is one other than loopback."""
-    if address.startswith(UNIX):
-        return False
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return not ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
-
-
-TOKEN_HEADER: Final = "doi-proxy-probe"  # noqa: S105 - the name of a header
-#: Longest time from the signature of a token to its end, in seconds.
-TOKEN_SECONDS: Final = 120
-#: A response header that a probe can request, and its limit in bytes: a Location can be as long as an escaped name.
-FILL_HEADER: Final = "doi-proxy-probe-fill"
-FILL_BYTES: Final = 30_000
-#: The Cache-Control of the answer that a probe can request.
-_CACHING: Final = {
-    "": {"cache-control": "no-store"},
-    "public": {"cache-control": "public, max-age=60"},
-    "vary": {"cache-control": "public, max-age=60", "vary": "Accept"},
-    "private": {"cache-control": "private, max-age=60", "vary": "Accept"},
-}
-
-
-class Probe:
-    """Recognises probes. `clock` is in seconds since the epoch."""
-
-    def __init__(self, admin_token: str | None, clock: Callable[[], float]) -> None:
-        """Without a token, no probe is answered."""
-        self._key = admin_token
-        self._clock = clock
-
-    def set_token(self, admin_token: str | None) -> None:
-        """Use another admin token from now on."""
-        self._key = admin_token
-
-    def is_valid(self, token: str) -> bool:
-        """Whether a probe is answered that carries this token."""
-        return self._key is not None and is_valid_token(self._key, token, self._clock())
-
-
-def sign_token(key: str, expires: int) -> str:
-    """A token that is valid until `expires`, in seconds since the epoch. `key` is the admin token."""
-    text = f"{expires}.{secrets.token_hex(8)}"
-    return f"{text}.{_signature(key, text)}"
-
-
-def _signature(key: str, text: str) -> str:
-    return hmac.new(key.encode(), b"doi-proxy probe " + text.encode("latin-1"), hashlib.sha256).hexdigest()
-
-
-def is_valid_token(key: str, token: str, now: float) -> bool:
-    """Whether a token was signed with the key and counts now."""
-    text, _, signature = token.rpartition(".")
-    if not hmac.compare_digest(_signature(key, text).encode(), signature.encode("latin-1")):
-        return False
-    return now <= int(text.partition(".")[0]) <= now + TOKEN_SECONDS
-
-
-def add_probe(app: FastAPI, probe: Probe, refuse: Callable[[Request], Response]) -> None:
-    """Add the route. `refuse` answers a request without a valid token."""
-
-    @app.api_route((PROBE_PATH + b"{rest:path}").decode(), methods=["GET", "HEAD"], include_in_schema=False)
-    async def answer_probe(request: Request) -> Response:
-        if not probe.is_valid(request.headers.get(TOKEN_HEADER, "")):
-            return refuse(request)
-        return _echo(request)
-
-
-def _echo(request: Request) -> Response:
-    wanted = request.query_params
-    # The statuses that a probe can request.
-    status = {"302": 302, "404": 404, "502": 502}.get(wanted.get("status", ""), 200)
-    caching = wanted.get("cache", "")
-    headers = dict(_CACHING.get(caching, _CACHING[""]))
-    if "fill" in wanted:
-        headers[FILL_HEADER] = "x" * FILL_BYTES
-    if status == HTTPStatus.FOUND:
-        headers["location"] = f"{request.scope['scheme']}://{request.headers.get('host', '')}/10.1234//a%2Fb"
-    # What a cache can store for other clients says nothing about this one.
-    body = {"id": secrets.token_hex(8)} | ({} if caching else _describe(request))
-    return JSONResponse(body, status_code=status, headers=headers)
-
-
-def _describe(request: Request) -> dict[str, Any]:
-    scope, headers = request.scope, request.headers
-    return {
-        "method": scope["method"],
-        "path": scope["raw_path"].decode("latin-1"),
-        "query": scope["query_string"].decode("latin-1"),
-        "scheme": scope["scheme"],
-        "client": scope["client"][0] if scope.get("client") else "",
-        "host": headers.get("host", ""),
-        "accept": headers.get("accept", ""),
-        "forwarded_for": headers.get("x-forwarded-for", ""),
-        "forwarded_proto": headers.get("x-forwarded-proto", ""),
-    }
-
-
-@dataclass(frozen=True, slots=True)
 class ProbeAnswer:
     """The answer to one probe. `echo` is empty if it does not come from the proxy."""
 
@@ -535,11 +164,6 @@ class ProbeAnswer:
     headers: Mapping[str, str]
     body: bytes
     echo: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def server(self) -> str:
-        """The name in the Server header."""
-        return self.headers.get("server", "")
 
 
 class Prober:
@@ -555,11 +179,6 @@ class Prober:
         self.is_on_this_machine = False
         #: The path of all probes, without the sub-path.
         self.path = PROBE_PATH.decode() + secrets.token_hex(16) + "/"
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of the URL."""
-        return "https" if self.server.is_tls else "http"
 
     def send(self, rest: str, method: str = "GET", **headers: str) -> ProbeAnswer:
         """Send `rest`, a raw path and query, below the path of probes. Raises ProxyFailure."""
@@ -586,7 +205,12 @@ class Prober:
             # The largest body that is read, in bytes: an echo of the longest path.
             body = exchange.read(1_000_000)
             headers = {name.lower(): value for name, value in exchange.headers.items()}
-        return ProbeAnswer(status, headers, body, _read_echo(body))
+        try:
+            document = json.loads(body)
+        except ValueError:
+            document = None
+        echo = document if isinstance(document, dict) and "id" in document else {}
+        return ProbeAnswer(status, headers, body, echo)
 
 
 def _pace(pieces: Sequence[bytes]) -> Iterator[bytes]:
@@ -596,27 +220,11 @@ def _pace(pieces: Sequence[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _read_echo(body: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) and "id" in document else {}
-
-
-#: The states of a store (`/readyz`) that an operator should know of.
-_STORE_PROBLEMS: Final = {
-    "read-only": "the store can be read, but not written: new records are lost when a process ends",
-    "failing": "the store fails: each process has its memory alone",
-}
-
-
 def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
     """Paths of operators that this client reaches. `kind` is that of the front proxy. Raises ProxyFailure.
 
     A client on this machine is not a stranger: the generated configurations let it pass.
     """
-    yield from judge_readiness(prober.send_plain("/readyz"))
     admin = prober.send_plain("/admin/settings")
     if prober.is_on_this_machine:
         yield Finding(
@@ -652,17 +260,6 @@ def judge_status(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
         )
 
 
-def judge_readiness(answer: ProbeAnswer) -> Iterator[Finding]:
-    """A finding if `/readyz` says that the store cannot be written. A front proxy may keep strangers from that path."""
-    try:
-        state = json.loads(answer.body)["detail"]["store"]
-    except (ValueError, LookupError, TypeError):
-        return
-    if answer.status == HTTPStatus.OK and state in _STORE_PROBLEMS:
-        remedy = "the log of doi-proxy says why; see docs/operations.md"
-        yield Finding("warning", "probe /readyz", _STORE_PROBLEMS[state], remedy)
-
-
 def judge_health(answer: ProbeAnswer) -> Finding | None:
     """A finding if `/healthz` is not answered by a doi-proxy."""
     if answer.status == HTTPStatus.OK and b'"status"' in answer.body:
@@ -691,9 +288,6 @@ _PATHS: Final[tuple[tuple[str, Fault], ...]] = (
     ("10.1234/a.php", "characters"),
     ("10.1234/.htaccess", "characters"),
 )
-_QUERY: Final = "type=URL;urlappend=%3Fa%3D%252F%26b+c&ignored&empty="
-#: An address of a documentation network (RFC 5737), which no client has.
-_FORGED_ADDRESS: Final = "203.0.113.9"
 _MEDIA_TYPE: Final = "application/vnd.citationstyles.csl+json"
 
 
@@ -711,18 +305,26 @@ def examine(prober: Prober, front: str | None) -> Examination:
     Raises ProxyFailure.
     """
     first = prober.send("first")
-    kind = front or front_kind(first.server)
+    server = first.headers.get("server", "")
+    kind = front or front_kind(server)
     if not first.echo:
-        return Examination(kind, (_no_proxy(first),))
+        unknown = Finding(
+            "error",
+            "probe first",
+            f"no doi-proxy with this admin_token answered: HTTP {first.status}{f' from {server}' if server else ''}",
+            "let the front proxy pass every path to doi-proxy, also /.well-known/doi-proxy/; set the same admin_token "
+            "for the proxy and for this command; compare the clocks of both machines",
+        )
+        return Examination(kind, (unknown,))
     examiner = _Examiner(prober, kind)
-    faults = tuple(finding for check in examiner.checks for finding in check())
-    return Examination(kind, (*faults, *find_exposure(prober, kind)))
+    checks = examiner.paths, examiner.headers, examiner.answers, examiner.caches, examiner.lists
+    return Examination(kind, (*(found for check in checks for found in check()), *find_exposure(prober, kind)))
 
 
 def examine_without_key(prober: Prober, front: str | None) -> Examination:
     """Send the probes that need no key. Raises ProxyFailure."""
     first = prober.send_plain("/healthz")
-    kind = front or front_kind(first.server)
+    kind = front or front_kind(first.headers.get("server", ""))
     if (finding := judge_health(first)) is not None:
         return Examination(kind, (finding,))
     unexamined = Finding(
@@ -734,47 +336,22 @@ def examine_without_key(prober: Prober, front: str | None) -> Examination:
     return Examination(kind, (*find_exposure(prober, kind), unexamined))
 
 
-def _no_proxy(answer: ProbeAnswer) -> Finding:
-    server = f" from {answer.server}" if answer.server else ""
-    return Finding(
-        "error",
-        "probe first",
-        f"no doi-proxy with this admin_token answered: HTTP {answer.status}{server}",
-        "let the front proxy pass every path to doi-proxy, also /.well-known/doi-proxy/; set the same admin_token for "
-        "the proxy and for this command; compare the clocks of both machines",
-    )
-
-
 class _Examiner:
     """The checks of one front proxy. Each yields what is wrong."""
 
     def __init__(self, prober: Prober, kind: str) -> None:
         self._prober = prober
+        self._send = prober.send
         self._kind = kind
-        self.checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._paths,
-            self._long_path,
-            self._zero,
-            self._query,
-            self._scheme_and_host,
-            self._client,
-            self._accept,
-            self._head,
-            self._long_header,
-            self._errors,
-            self._redirect,
-            self._keep_alive,
-            self._caches,
-            self._lists,
-        )
 
     def _fault(self, probe: str, fault: Fault, problem: str, value: str = "") -> Finding:
         return Finding("error", f"probe {probe}", problem, remedy_for(fault, self._kind, value))
 
-    def _paths(self) -> Iterator[Finding]:
+    def paths(self) -> Iterator[Finding]:
+        """Whether paths and queries arrive as they were sent."""
         path = self._prober.path
         for rest, usual in _PATHS:
-            answer = self._prober.send(rest)
+            answer = self._send(rest)
             arrived = answer.echo.get("path")
             if arrived is None:
                 problem = f"the path was not passed on: HTTP {answer.status}"
@@ -783,88 +360,72 @@ class _Examiner:
                 # Characters of a path that a finding shows.
                 problem = f"the path arrived as {arrived.removeprefix(path)[:200]!r}"
                 yield self._fault(f"/{rest}", _path_fault(path + rest, arrived, usual), problem)
-
-    def _long_path(self) -> Iterator[Finding]:
         # A name may have 8,192 bytes, and each may be percent-encoded as three.
-        answer = self._prober.send("10.1234/" + "%C3%BC" * 4_000)
+        answer = self._send("10.1234/" + "%C3%BC" * 4_000)
         if not answer.echo:
             yield self._fault("long name", "long request", f"a path of 24 kB was refused: HTTP {answer.status}")
-
-    def _zero(self) -> Iterator[Finding]:
-        answer = self._prober.send("10.1234/a%00b")
         # A front proxy may refuse it as doi-proxy does. It must not cut the name there.
+        answer = self._send("10.1234/a%00b")
         if answer.echo and not str(answer.echo["path"]).endswith("a%00b"):
             yield self._fault("/10.1234/a%00b", "decoding", "the path was cut or changed at %00")
-
-    def _query(self) -> Iterator[Finding]:
-        answer = self._prober.send(f"query?{_QUERY}")
+        query = "type=URL;urlappend=%3Fa%3D%252F%26b+c&ignored&empty="
+        answer = self._send(f"query?{query}")
         arrived = answer.echo.get("query")
-        if arrived != _QUERY:
+        if arrived != query:
             yield self._fault("query", "query", f"the query arrived as {arrived!r}, HTTP {answer.status}")
 
-    def _scheme_and_host(self) -> Iterator[Finding]:
-        echo = self._prober.send("scheme").echo
-        if not echo:
-            return
-        if echo["scheme"] != self._prober.scheme:
-            fault: Fault = "trust" if echo["forwarded_proto"] == self._prober.scheme else "scheme"
-            problem = f"the scheme arrived as {echo['scheme']}; the client used {self._prober.scheme}"
-            yield self._fault("scheme", fault, problem, str(echo["client"]))
-        if str(echo["host"]).lower() != self._prober.server.netloc.lower():
-            yield self._fault(
-                "host", "host", f"Host arrived as {echo['host']!r}, not as {self._prober.server.netloc!r}"
-            )
-
-    def _client(self) -> Iterator[Finding]:
-        echo = self._prober.send("client").echo
-        forged = self._prober.send("client", X_Forwarded_For=_FORGED_ADDRESS).echo
-        if not echo or not forged:
-            return
-        if not echo["forwarded_for"]:
-            problem = f"the front proxy does not send the client's address; {echo['client']} counts as the client"
-            yield self._fault("client address", "client", problem)
-        elif echo["client"] not in str(echo["forwarded_for"]):
-            problem = f"X-Forwarded-For is ignored; {echo['client']} counts as the client"
-            yield self._fault("client address", "trust", problem, str(echo["client"]))
-        if forged["client"] == _FORGED_ADDRESS:
-            yield self._fault("client address", "forgery", "a client can claim any address by X-Forwarded-For")
-
-    def _accept(self) -> Iterator[Finding]:
-        arrived = self._prober.send("accept", Accept=_MEDIA_TYPE).echo.get("accept")
+    def headers(self) -> Iterator[Finding]:
+        """Whether scheme, host, client and Accept arrive, and no address that a client forged."""
+        scheme, host = "https" if self._prober.server.is_tls else "http", self._prober.server.netloc
+        if echo := self._send("scheme").echo:
+            if echo["scheme"] != scheme:
+                fault: Fault = "trust" if echo["forwarded_proto"] == scheme else "scheme"
+                problem = f"the scheme arrived as {echo['scheme']}; the client used {scheme}"
+                yield self._fault("scheme", fault, problem, str(echo["client"]))
+            if str(echo["host"]).lower() != host.lower():
+                yield self._fault("host", "host", f"Host arrived as {echo['host']!r}, not as {host!r}")
+        # An address of a documentation network (RFC 5737), which no client has.
+        forged_address = "203.0.113.9"
+        echo = self._send("client").echo
+        forged = self._send("client", X_Forwarded_For=forged_address).echo
+        if echo and forged:
+            if not echo["forwarded_for"]:
+                problem = f"the front proxy does not send the client's address; {echo['client']} counts as the client"
+                yield self._fault("client address", "client", problem)
+            elif echo["client"] not in str(echo["forwarded_for"]):
+                problem = f"X-Forwarded-For is ignored; {echo['client']} counts as the client"
+                yield self._fault("client address", "trust", problem, str(echo["client"]))
+            if forged["client"] == forged_address:
+                yield self._fault("client address", "forgery", "a client can claim any address by X-Forwarded-For")
+        arrived = self._send("accept", Accept=_MEDIA_TYPE).echo.get("accept")
         if arrived != _MEDIA_TYPE:
             yield self._fault("content negotiation", "accept", f"Accept arrived as {arrived!r}")
 
-    def _head(self) -> Iterator[Finding]:
-        answer = self._prober.send("head", method="HEAD")
+    def answers(self) -> Iterator[Finding]:
+        """Whether answers come back as doi-proxy sent them."""
+        answer = self._send("head", method="HEAD")
         if answer.status != HTTPStatus.OK or answer.body:
             yield self._fault("HEAD", "head", f"HEAD is not answered as GET without a body: HTTP {answer.status}")
-
-    def _long_header(self) -> Iterator[Finding]:
-        answer = self._prober.send("header?fill")
+        answer = self._send("header?fill")
         if len(answer.headers.get(FILL_HEADER, "")) != FILL_BYTES:
             problem = f"an answer with a header of {FILL_BYTES} bytes did not pass: HTTP {answer.status}"
             yield self._fault("long Location", "long header", problem)
-
-    def _errors(self) -> Iterator[Finding]:
         for status in (404, 502):
-            answer = self._prober.send(f"error?status={status}")
+            answer = self._send(f"error?status={status}")
             if answer.status != status or not answer.echo:
                 problem = f"the proxy's own answer with status {status} was replaced: HTTP {answer.status}"
                 yield self._fault("error pages", "errors", problem)
-
-    def _redirect(self) -> Iterator[Finding]:
-        answer = self._prober.send("redirect?status=302")
+        answer = self._send("redirect?status=302")
         location = answer.headers.get("location", "")
         if not location.endswith("/10.1234//a%2Fb"):
             yield self._fault("redirect", "redirect", f"Location was rewritten to {location!r}, HTTP {answer.status}")
-
-    def _keep_alive(self) -> Iterator[Finding]:
-        answer = self._prober.send("keep-alive")
-        if answer.headers.get("connection", "").lower() == "close":
+        if self._send("keep-alive").headers.get("connection", "").lower() == "close":
             yield Finding("note", "probe keep-alive", "the front proxy closes the connection after each answer")
 
-    def _caches(self) -> Iterator[Finding]:
-        if self._is_same("vary?cache=vary", "vary?cache=vary", accepts=(_MEDIA_TYPE, "text/html")):
+    def caches(self) -> Iterator[Finding]:
+        """Whether a cache on the way returns the answer for another request."""
+        vary = "vary?cache=vary"
+        if self._is_same(vary, vary, accepts=(_MEDIA_TYPE, "text/html")):
             problem = "a cache returned the answer for another Accept header, although Vary names it"
             yield self._fault("cache and Vary", "vary", problem)
         if self._is_same("private?cache=private", "private?cache=private"):
@@ -874,7 +435,15 @@ class _Examiner:
         if self._is_same("p?cache=public&a%2Fb", "p?cache=public&a/b"):
             yield self._fault("cache and escapes", "cache key", "a cache returned the answer for another escaping")
 
-    def _lists(self) -> Iterator[Finding]:
+    def _is_same(self, first: str, second: str, accepts: tuple[str, str] = ("*/*", "*/*")) -> bool:
+        ids = [
+            self._send(rest, Accept=accept).echo.get("id")
+            for rest, accept in zip((first, second), accepts, strict=True)
+        ]
+        return ids[0] is not None and ids[0] == ids[1]
+
+    def lists(self) -> Iterator[Finding]:
+        """Whether a long list passes that arrives slowly."""
         try:
             # A list of 1 MB that arrives in two seconds and has one name.
             answer = self._prober.send_list((b"10.1234/doctor\n", *[b"#" * 65_000 + b"\n"] * 16))
@@ -884,13 +453,6 @@ class _Examiner:
         # The proxy itself answers 429 to a client with too many lists.
         if answer.status not in (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS):
             yield self._fault("list", "lists", f"a list of 1 MB did not pass: HTTP {answer.status}")
-
-    def _is_same(self, first: str, second: str, accepts: tuple[str, str] = ("*/*", "*/*")) -> bool:
-        ids = [
-            self._prober.send(rest, Accept=accept).echo.get("id")
-            for rest, accept in zip((first, second), accepts, strict=True)
-        ]
-        return ids[0] is not None and ids[0] == ids[1]
 
 
 def _path_fault(sent: str, arrived: str, usual: Fault) -> Fault:

@@ -35,7 +35,8 @@ def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
     as_json = namespace.format == "json"
     if namespace.upstream:
         return show_findings(context.examine_upstreams(), as_json=as_json)
-    from doi_proxy.features.setup.doctor import TOKEN_SECONDS, Prober, examine, examine_without_key, sign_token
+    from doi_proxy.features.setup.doctor import Prober, examine, examine_without_key
+    from doi_proxy.features.setup.probe import TOKEN_SECONDS, sign_token
     from doi_proxy.proxy_client import parse_server
 
     settings = context.settings

@@ -21,12 +21,12 @@ class Setup(Feature):
     def add_routes(self, app: FastAPI, face: Face, opened: Opened) -> None:
         """Add the routes."""
         from doi_proxy.endpoints import no_file
-        from doi_proxy.features.setup.doctor import Probe, add_probe
+        from doi_proxy.features.setup.probe import Probe, add_probe
         from doi_proxy.features.setup.runbook import add_runbook
 
         add_runbook(app, face)
         token = self.context.settings.value("admin_token")
         if token is not None:
             probe = Probe(token, self.context.clock)
-            self.context.reloads.on_reload(lambda new: probe.set_token(new.value("admin_token")), "admin_token")
+            self.context.reloads.on_reload(lambda new: probe.set_key(new.value("admin_token")), "admin_token")
             add_probe(app, probe, lambda request: no_file(face, request))

@@ -138,6 +138,11 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
     """
     host = _ANY_ADDRESS.get(settings.host, f"[{settings.host}]" if ":" in settings.host else settings.host)
     own = settings.host if settings.host.startswith(UNIX) else f"{host}:{settings.port}"
+    # The networks that see /status. The setting is not there without the feature that serves the page. Without a
+    # network, only the token opens it, as the admin API, which is for this machine.
+    networks: tuple[str, ...] | None = settings.value("status_networks")
+    is_public = networks is None or {ip_network(network) for network in networks} >= EVERYONE
+    seen = () if is_public else networks or THIS_MACHINE
     # The public URL in a file for settings without one.
     front = Front(
         public_url=settings.public_url or "https://doi.example.org",
@@ -149,7 +154,7 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         # Twice the longest wait of a request, so the front proxy never gives up first.
         timeout=math.ceil(2.0 * (settings.upstream_timeout + QUEUE_TIMEOUT)),
         list_timeout=math.ceil(2.0 * LIST_WAIT + settings.upstream_timeout),
-        status_networks=_status_networks(settings),
+        status_networks=seen,
     )
     for backend in front.backends:
         if not _BACKEND.fullmatch(backend) or not (backend.startswith(UNIX) or is_host_and_port(backend)):
@@ -166,15 +171,6 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         if not _WORD.fullmatch(text):
             raise ConfigurationError(f"{text[:80]!r} has a character with a meaning in configurations; choose another")
     return front
-
-
-def _status_networks(settings: Settings) -> tuple[str, ...]:
-    """The networks that may see /status. Empty for everyone, and if the feature that serves the page is not there."""
-    networks: tuple[str, ...] | None = settings.value("status_networks")
-    if networks is None or {ip_network(network) for network in networks} >= EVERYONE:
-        return ()
-    # Without a network, only the token opens /status, as the admin API, which is for this machine.
-    return networks or THIS_MACHINE
 
 
 #: An include of another file of the same folder in config/.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -35,6 +36,7 @@ _UNITS: Final = Path("systemd/system")
 #: The line of the environment file of the unit.
 _INSTANCES: Final = re.compile(r"^DOI_PROXY_INSTANCES=([0-9]+)$", re.MULTILINE)
 _MONITOR: Final = Path("/etc/prometheus")
+_RELOAD: Final = "systemctl reload 'doi-proxy@*'"
 #: The program of each front proxy, its file, and what makes it read the file.
 _FRONT_FILES: Final = {
     "nginx": ("nginx", "/etc/nginx/conf.d/doi-proxy.conf", "nginx -t && systemctl reload nginx"),
@@ -103,10 +105,17 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
     steps = [planned_file.step for planned_file in written if planned_file.step]
     if root == Path("/"):
         steps += _examine(context, namespace)
-    print(
-        "\n".join(("What is left:", *(f"  {step}" for step in dict.fromkeys(steps)))) if steps else "Nothing is left."
-    )
+    print("\n".join(("What is left:", *list_commands(steps))) if steps else "Nothing is left.")
     return 0 if len(written) == sum(planned_file.differs for planned_file in planned) else 1
+
+
+def list_commands(steps: list[str]) -> Iterator[str]:
+    """The lines of the steps, each step once. A shell can run them: what no command does is a comment."""
+    # A restart reads the lists of networks too.
+    is_restarted = any("systemctl restart doi-proxy.target" in step for step in steps)
+    for step in dict.fromkeys(steps):
+        if step != _RELOAD or not is_restarted:
+            yield from (f"  {line}" for line in step.splitlines())
 
 
 def _below(root: Path, path: Path) -> Path:
@@ -247,7 +256,7 @@ def _plan(
         path = settings.value(setting)
         if path is not None:
             present = read_existing(_below(namespace.root, path)) or read_shipped(shipped)
-            yield plan(path, add_networks(present, getattr(namespace, added, ())), "systemctl reload 'doi-proxy@*'")
+            yield plan(path, add_networks(present, getattr(namespace, added, ())), _RELOAD)
     yield plan(INSTANCES, f"DOI_PROXY_INSTANCES={instances}\n", restart)
     for name, unit in write_units(settings, config, find_program()).items():
         # A unit in /etc would win over that of the package for ever.
@@ -257,7 +266,7 @@ def _plan(
         yield plan(*_plan_front(settings, namespace))
     monitor = _MONITOR if _below(namespace.root, _MONITOR).is_dir() else config.parent
     path = monitor / "doi-proxy-alerts.yml"
-    step = f"name {path} in rule_files of your Prometheus, and reload it"
+    step = f"# name {path} in rule_files of your Prometheus, and reload it"
     yield plan(path, write_alerts(settings.public_url), step)
 
 
@@ -272,7 +281,7 @@ def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path
     missing = [
         certificate_file for certificate_file in needed if not _below(namespace.root, Path(certificate_file)).exists()
     ]
-    first = f"write the certificate chain and its key to {' and '.join(missing)}; then " if missing else ""
+    first = f"# write the certificate chain and its key to {' and '.join(missing)}, then:\n" if missing else ""
     return Path(path), write_front(namespace.front, front), first + step
 
 
@@ -306,9 +315,9 @@ def _examine(context: CommandContext, namespace: argparse.Namespace) -> Iterator
 
     print("\ndoi-proxy check:")
     if check_settings(context, offline=False, as_json=False):
-        yield f"doi-proxy check --config {namespace.config}"
+        yield f"doi-proxy check --config {shlex.quote(str(namespace.config))}"
     if context.settings.public_url is None:
-        yield f"the public address: doi-proxy setup {flag_of('public_url')} URL"
+        yield f"# set the public address: doi-proxy setup {flag_of('public_url')} URL"
         return
     print("\ndoi-proxy doctor:")
     front = None if namespace.front == _NO_FRONT else namespace.front
@@ -319,4 +328,4 @@ def _examine(context: CommandContext, namespace: argparse.Namespace) -> Iterator
         print(error.message)
         status = 1
     if status:
-        yield f"doi-proxy doctor --config {namespace.config}"
+        yield f"doi-proxy doctor --config {shlex.quote(str(namespace.config))}"

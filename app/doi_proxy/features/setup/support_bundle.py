@@ -39,21 +39,18 @@ def check_ready(settings: Settings, server: str | None) -> int:
         status = exchange.send("GET", "/readyz", {})
         body = exchange.read(64 * 1024)
         print(body.decode("utf-8", "replace"))
-        if status == http.client.OK and not _says_ready(body):
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            answer = None
+        is_ours = isinstance(answer, dict) and answer.get("ready") is True and isinstance(answer.get("detail"), dict)
+        if status == http.client.OK and not is_ours:
             raise ProxyFailure(
                 f"{exchange.server.label}: its answer does not say that it is ready; this is not a doi-proxy; check "
                 "the URL and the port",
                 is_transient=False,
             )
     return 0 if status == http.client.OK else 1
-
-
-def _says_ready(body: bytes) -> bool:
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(answer, dict) and answer.get("ready") is True and isinstance(answer.get("detail"), dict)
 
 
 #: Timeout of each wait for bytes and of one fetch, in seconds.
@@ -70,8 +67,11 @@ def write_support_bundle(context: CommandContext, path: Path, server: str | None
     parts = _collect(context, find_server(context.settings, server))
     try:
         # A bundle is for the eyes of its operator first.
-        with create_new(path) as file:
-            _write_archive(file, parts)
+        with create_new(path) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for name, content in parts.items():
+                entry = tarfile.TarInfo(f"doi-proxy-support/{name}")
+                entry.size, entry.mode = len(content), 0o600
+                archive.addfile(entry, io.BytesIO(content))
     except FileExistsError:
         print(f"doi-proxy: --bundle {path}: this exists, and no file is replaced; name another file", file=sys.stderr)
         return 1
@@ -127,15 +127,6 @@ def _mask_address(found: re.Match[str]) -> str:
             address = ip_address(text)
             return found[0] if address.is_loopback or address.is_unspecified else found[0].replace(text, MASK)
     return found[0]
-
-
-def _write_archive(file: Any, parts: dict[str, bytes]) -> None:
-    """Write the files into an archive."""
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for name, content in parts.items():
-            entry = tarfile.TarInfo(f"doi-proxy-support/{name}")
-            entry.size, entry.mode = len(content), 0o600
-            archive.addfile(entry, io.BytesIO(content))
 
 
 def _json(document: Any) -> bytes:

@@ -94,7 +94,10 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
     names = answers + failed
     seconds = max(now - max(recent[0].start, started), 1.0) if recent else 1.0
     deciding = [upstream for upstream in facts.upstreams if not upstream.is_route]
-    state = find_state(facts.mode, {upstream.state for upstream in deciding}, is_draining=facts.is_draining)
+    states = {upstream.state for upstream in deciding}
+    # A route has a few names, so its upstream decides nothing about the service.
+    state: models.State = next((word for word, upstream in _DECIDING.items() if upstream in states), "down")
+    state = "draining" if facts.is_draining else "sealed" if facts.mode == "sealed" else state
     delays = [point.loop_delay for point in recent if point.loop_delay is not None]
     # The limits of config/prometheus/alerts.yml: shares of names, and seconds.
     summary = models.StatusSummary(
@@ -118,15 +121,6 @@ def summarize(facts: Facts, history: Sequence[models.HistoryPoint], started: flo
         ),
     )
     return summary.model_copy(update={"sentence": write_sentence(read_english(), summary)})
-
-
-def find_state(mode: str, upstreams: Collection[str], *, is_draining: bool) -> models.State:
-    """The state of the service, given the states of the upstreams of all names. A route has a few."""
-    if is_draining:
-        return "draining"
-    if mode == "sealed":
-        return "sealed"
-    return next((word for word, state in _DECIDING.items() if state in upstreams), "down")
 
 
 def _is_much(part: int, names: int, most: float) -> bool:
@@ -174,7 +168,10 @@ def read_english() -> Catalogue:
 def write_sentence(texts: Catalogue, summary: models.StatusSummary) -> str:
     """The state as a sentence or two, in the language of the texts: the worst that is wrong, or how upstreams are."""
     language, worst = texts.language, next(iter(summary.problems), None)
-    failed, traffic = write_share(language, summary.failed_share), _write_traffic(texts, summary)
+    failed = write_share(language, summary.failed_share)
+    rate = write_count(texts, "status.rate", round(summary.requests_per_second, 1))
+    hits = "" if summary.hit_share is None else write_share(language, summary.hit_share)
+    traffic = texts("status.traffic" if hits else "status.traffic_unknown", rate=rate, hits=hits)
     is_upstream = (worst, summary.state) in ((_OUTAGE, "down"), (_PAUSE, "paused"))
     if worst is not None and summary.state != "draining" and not is_upstream:
         problem = write_problem(texts, worst, summary)
@@ -226,14 +223,6 @@ def write_cause(texts: Catalogue, cause: str, sign: str) -> str:
     if sign.isdecimal():
         return f"{text} ({texts('status.sign_status', status=sign)})"
     return f"{text} ({texts(key)})" if key in texts.texts else text
-
-
-def _write_traffic(texts: Catalogue, summary: models.StatusSummary) -> str:
-    """How many requests there are, and which share the cache answers, if there was a request."""
-    rate = write_count(texts, "status.rate", round(summary.requests_per_second, 1))
-    if summary.hit_share is None:
-        return str(texts("status.traffic_unknown", rate=rate))
-    return str(texts("status.traffic", rate=rate, hits=write_share(texts.language, summary.hit_share)))
 
 
 def write_event(texts: Catalogue, event: models.EventStatus) -> str:
