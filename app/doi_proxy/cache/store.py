@@ -196,6 +196,9 @@ class RegistryRecords(Protocol):
     def find(self, key: str) -> Entry | None:
         """The record of a key, a RegistryEntry. Takes microseconds, and no task."""
 
+    def read_ahead(self, keys: Sequence[str]) -> None:
+        """Read the records of keys that have no entry, so that `find` takes them from memory."""
+
     async def forget(self, prefix: str) -> int:
         """Delete the records whose key begins with `prefix`, and return their number."""
 

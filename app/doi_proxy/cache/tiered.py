@@ -259,6 +259,12 @@ class TieredStore(FallbackStore):
     def _find_record(self, key: str) -> Entry | None:
         return None if self.registry is None else self._bound(self.registry.find(key))
 
+    def read_ahead(self, keys: Sequence[str]) -> None:
+        """Read the registry records of keys together. `get_now` then finds them in memory."""
+        if self.registry is not None and len(keys) > 1:
+            with suppress(StoreError):  # `find` meets the same error, and reports it
+                self.registry.read_ahead([key for key in keys if self.memory.peek_with_records(key) is None])
+
     def get_now(self, key: str) -> Entry | None:
         """The entry of memory, even if it is stale; else what `find` finds, if reading it takes no task."""
         cached = self.memory.peek(key)

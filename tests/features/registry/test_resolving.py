@@ -5,6 +5,7 @@ It is in memory until the file of an agency, a purge or the upstream says someth
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -190,3 +191,32 @@ async def test_a_sealed_resolver_answers_from_memory_until_a_change_is_announced
     assert resolver.resolve_now(NAME) is None
     await resolver.close()
     await cache.close()
+
+
+async def test_names_that_are_read_together_are_known_as_those_that_are_read_one_by_one(path: Path) -> None:
+    """An entry of the store wins, also one that waits to be written, and so does a deletion that waits."""
+    names = [f"10.5555/{number}" for number in range(100, 140)]
+    write_registry(path, Clock(), dict.fromkeys(names, REGISTRY))
+    async with running(store=f"sqlite:///{path}") as bench:
+        cache, store = bench.cache, bench.cache.store
+        assert store is not None
+        await cache.put(entry(names[0], NEW))
+        await cache.flush()
+        await cache.put(entry(names[1], NEW))
+        await store.delete(names[2])
+        for name in names[:3]:
+            cache.memory.drop(name)
+        cache.read_ahead([*names, "10.5555/none"])
+        found = {name: known.agency for name in [*names, "10.5555/none"] if (known := cache.get_now(name)) is not None}
+        assert found == dict.fromkeys(names[:2]) | dict.fromkeys(names[3:], "Crossref")
+
+
+async def test_a_damaged_block_does_not_hide_what_is_read_together_with_it(path: Path) -> None:
+    names = [f"10.5555/{number}" for number in range(100, 140)]
+    write_registry(path, Clock(), dict.fromkeys(names, REGISTRY))
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE registry_blocks SET data = x'00' WHERE first = ?", (names[0],))
+    async with running(store=f"sqlite:///{path}") as bench:
+        bench.cache.read_ahead(names)
+        assert [name for name in names if bench.cache.get_now(name) is not None] == names[20:]
+        assert bench.cache.counters.store_errors == 0

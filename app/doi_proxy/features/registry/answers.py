@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from doi_proxy.errors import DamagedEntry
 from doi_proxy.features.registry import sqlite_blocks
 from doi_proxy.features.registry.sqlite_blocks import LAST, SELECT_BLOCK, RegistryRow, RegistryTable
 from doi_proxy.features.sqlite.file import translate_open_errors
-from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED, Rows
+from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED, SELECT_KNOWN, Rows
 from doi_proxy.features.sqlite.writer import announce
 from doi_proxy.resolver.target import TARGET_RULES
 from doi_proxy.store.file import connect_to_read
@@ -37,7 +37,6 @@ _ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_
 #: The values of a record up to its URL. The TTL of 86,400 after it is the default of the handle system: the record is
 #: confirmed before it counts.
 _BEFORE_URL: Final = b'[{"index":1,"type":"URL","data":{"format":"string","value":'
-_KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"
 
 
 class RegistryAnswers:
@@ -75,6 +74,12 @@ class RegistryAnswers:
                 found = to_entry(row)
                 recent.entries.admit(found)
         return found
+
+    def read_ahead(self, keys: Sequence[str]) -> None:
+        """See RegistryRecords. Names of one block unpack it once."""
+        for key in sorted(self._store.find_absent(keys)):
+            with suppress(DamagedEntry):
+                self.find(key)
 
     def _find_row(self, recent: _Recent, key: str) -> RegistryRow | None:
         if not recent.lines or key < recent.first or key.encode(errors="surrogatepass") + b"\t" > recent.lines[-1]:
@@ -144,7 +149,7 @@ def to_entry(row: RegistryRow) -> RegistryEntry:
     The timestamp of the URL value is the date of the record. The HS_ADMIN value is not known, so it is left out.
     """
     key, date, agency, url = row
-    timestamp = datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    timestamp = datetime.fromtimestamp(date, UTC).isoformat()[:19] + "Z"
     text = msgspec.json.encode(url)
     values = b'%b%b},"ttl":86400,"timestamp":"%b"}]' % (_BEFORE_URL, text, timestamp.encode())
     start = len(_BEFORE_URL) + 1
@@ -180,6 +185,6 @@ def find_near_keys(path: Path, key: str, candidates: Sequence[str]) -> NearKeys:
     """See RegistryRecords. It blocks the caller's thread. Raises StoreError."""
     with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
         listed = json.dumps(candidates, ensure_ascii=False)
-        known = [known for (known,) in connection.execute(_KNOWN, (listed,)) if isinstance(known, str)]
+        known = [known for (known,) in connection.execute(SELECT_KNOWN, (listed,)) if isinstance(known, str)]
         records, before, after = sqlite_blocks.find_near(connection, key, candidates)
         return NearKeys(known, before, after, records)

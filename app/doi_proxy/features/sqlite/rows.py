@@ -44,6 +44,8 @@ class Records(RegistryRecords, Protocol):
 #: Rows read at a time by `pages`.
 _PAGE: Final = 500
 
+#: Those of a list of keys, as JSON, that have an entry.
+SELECT_KNOWN: Final = "SELECT key FROM entries WHERE key IN (SELECT value FROM json_each(?))"
 _AFTER: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,15 @@ from doi_proxy.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
 from doi_proxy.errors import DamagedEntry, StoreError
 from doi_proxy.features.sqlite import file
 from doi_proxy.features.sqlite.file import StorePlace
-from doi_proxy.features.sqlite.rows import REGISTRY_CHANGED, Records, Rows, read_note, try_notes, write_note
+from doi_proxy.features.sqlite.rows import (
+    REGISTRY_CHANGED,
+    SELECT_KNOWN,
+    Records,
+    Rows,
+    read_note,
+    try_notes,
+    write_note,
+)
 from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change, StoreBounds, write_batch
 from doi_proxy.store.file import READ_TIMEOUT, has_log
 
@@ -94,11 +103,25 @@ class SqliteStore:
             return None
         entry = self._read(key)
         if entry is None:
-            # Absent keys that are remembered. One more makes all of them be forgotten.
-            if len(self._absent) >= 1_000:
-                self._absent.clear()
-            self._absent[key] = self._clock()
+            self._remember_absent(key)
         return entry
+
+    def find_absent(self, keys: Iterable[str]) -> list[str]:
+        """The keys without an entry. `read_now` does not read them for a moment. Raises StoreError."""
+        self._follow_log()
+        settled = [key for key in keys if self._writer is None or self._writer.find(key) is None]
+        rows = self._rows.rows(SELECT_KNOWN, (json.dumps(settled, ensure_ascii=False),))
+        known = {key for (key,) in rows}
+        absent = [key for key in settled if key not in known]
+        for key in absent:
+            self._remember_absent(key)
+        return absent
+
+    def _remember_absent(self, key: str) -> None:
+        # Absent keys that are remembered. One more makes all of them be forgotten.
+        if len(self._absent) >= 1_000:
+            self._absent.clear()
+        self._absent[key] = self._clock()
 
     def _read(self, key: str) -> Entry | None:
         writer, now = self._writer, self._clock()
