@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import resource
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -24,7 +26,7 @@ from bench.large_import import Imported, import_tables, import_with_kills, write
 from bench.names import path_of
 from bench.plan import STORE_BYTES, Plan
 from bench.registry_names import RegistryNames, url_of
-from bench.servers import HOST, PATIENCE, Server, served
+from bench.servers import HOST, PATIENCE, Server, plain_environment, program, served
 from bench.tools import NotMeasured
 from doi_proxy.assembly.features import find_records
 from doi_proxy.features.sqlite.store import SqliteStore
@@ -43,8 +45,9 @@ _RECORDS_A_SECOND: Final = 60_000
 _BYTES_ON_DISK: Final = 350
 #: Records in the files of each agency's format.
 _AGENCY_RECORDS: Final = 300_000
-#: Names that the sealed proxy is asked for.
+#: Names that the sealed proxy is asked for, and those of a list.
 _SEALED: Final = 100_000
+_LISTED: Final = 20_000
 _SEED: Final = 13
 
 
@@ -130,6 +133,7 @@ def _measure(plan: Plan, folder: Path) -> Section:
             Claim("opening", openings[1], "<=", 1.0, "s"),
             Claim(f"start to first answer, {sizes}", starts[1] / starts[0], "<=", 1.1),
             Claim("right redirects of the sealed proxy", sealed.right / sealed.names, ">=", 1.0),
+            Claim("a row of `doi-proxy resolve --only-cached`", resolve_list(stores[1]), "<=", 60.0, "µs"),
         ),
     )
 
@@ -172,6 +176,28 @@ def answer_sealed(path: Path, names: RegistryNames) -> Sealed:
             right += unquote(answer.getheader("Location", "")) == unquote(url_of(name)) and "detail=registry" in status
         connection.close()
         return Sealed(len(chosen), right, time.perf_counter() - began, server.cpu() - cpu)
+
+
+def resolve_list(built: Imported) -> float:
+    """Microseconds of processor time of a row: of a list of names at random, without the start of the command."""
+    chance = random.Random(_SEED)
+    names = [built.names.name(chance.randrange(built.names.records)) for _ in range(_LISTED)]
+    start, whole = (_resolve(built.path, listed) for listed in (names[:1], names))
+    return (whole - start) / len(names) * 1e6
+
+
+def _resolve(store: Path, names: Sequence[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [program("doi-proxy"), "resolve", "--only-cached", "--store-url", f"sqlite:///{store}", "-"],
+        input="\n".join(names).encode(),
+        env=plain_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _sealed(path: Path, first: str) -> AbstractContextManager[Server]:

@@ -26,6 +26,10 @@ class ResponseCode(IntEnum):
     VALUES_NOT_FOUND = 200
 
 
+#: For what each answer compares. Python 3.11 takes 900 instructions to look up a member in its class.
+SUCCESS: Final = ResponseCode.SUCCESS
+
+
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """The answer about a name. `values` is the compact JSON array of its values, or `[]`."""
 

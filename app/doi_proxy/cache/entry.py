@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from handle_protocol.referral import Answer, ResponseCode
+from handle_protocol.referral import SUCCESS, Answer
 
 #: Bytes that an entry takes in the memory tier besides its key and its values: two objects, three floats, and its slot
 #: and its node in the ordered table. Measured over 100,000 entries, in resident memory.
@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_negative(self) -> bool:
         """Whether it has no values, such as a "not found"."""
-        return self.answer.code is not ResponseCode.SUCCESS
+        return self.answer.code is not SUCCESS
 
     @property
     def agency(self) -> str | None:

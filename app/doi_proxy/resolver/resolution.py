@@ -236,11 +236,12 @@ class Origin(Enum):
 #: Names of members that many answers need. Python 3.11 takes 900 instructions to look up a member in its class.
 HIT: Final = Origin.HIT
 REGISTRY: Final = Origin.REGISTRY
+LOCAL: Final = Origin.LOCAL
 _NOT_FOUND: Final = ResponseCode.HANDLE_NOT_FOUND
 #: The origins of answers that the upstream has not confirmed for longer than their TTL.
 UNCONFIRMED: Final = frozenset({Origin.STALE, REGISTRY})
 #: The origins of answers without a query, which `Resolver.resolve_now` can repeat.
-CACHED: Final = (HIT, Origin.LOCAL, Origin.STALE, REGISTRY)
+CACHED: Final = (HIT, LOCAL, Origin.STALE, REGISTRY)
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False):
@@ -438,7 +439,7 @@ def find_standing(resolution: Resolution) -> Standing:
     """What an answer says of its name: whether it is registered, not registered, or withdrawn."""
     if resolution.tombstone is not None:
         return Standing.WITHDRAWN
-    if resolution.origin is Origin.LOCAL:
+    if resolution.origin is LOCAL:
         return Standing.SET_HERE
     is_missing = resolution.entry.answer.code is ResponseCode.HANDLE_NOT_FOUND
     return Standing.NOT_REGISTERED if is_missing else Standing.REGISTERED

@@ -25,7 +25,7 @@ import msgspec
 from doi_names.name import HandleName
 from doi_names.presentation import read_path
 from doi_proxy.errors import FAILURES, CouldNotVerify
-from doi_proxy.resolver.resolution import HIT, Origin, Resolution, ResolutionObserver, refresh_from
+from doi_proxy.resolver.resolution import HIT, LOCAL, Origin, Resolution, ResolutionObserver, refresh_from
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.server import plain_head
 from doi_proxy.web import responses
@@ -36,7 +36,7 @@ from doi_proxy.web.request import below
 from doi_proxy.web.request_path import DOI_PATH, header_lines
 from doi_proxy.web.responses import Basis, FailureBasis, Reply, seconds_to_wait
 from doi_proxy.web.stage import PreparedRequest
-from handle_protocol.referral import ResponseCode
+from handle_protocol.referral import SUCCESS
 
 #: Ends a head.
 _EMPTY_LINE: Final = b"\r\n"
@@ -110,10 +110,10 @@ class PreparedReply(msgspec.Struct, gc=False):
         entry, second = found.entry, int(now)
         last = msgspec.structs.replace(followed[-1], aliases=(found, *followed[:-1])) if followed else found
         self.terms, self.second = self.freshness(last, second), -1
-        self.origins = tuple((each.origin, not each.is_registered) for each in (found, *followed))
+        self.origins = tuple([(each.origin, not each.is_registered) for each in (found, *followed)])
         self.since, self.key, self.values = now, entry.key, hash(entry.answer.values)
         self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
-        if len(self.grounds) > 1 or found.origin is Origin.LOCAL or entry.is_negative:
+        if len(self.grounds) > 1 or found.origin is LOCAL or entry.is_negative:
             return
         due = refresh_from(entry)
         end = self.until if found.origin is not HIT else min(self.until, due if now < due else entry.fresh_until)
@@ -149,7 +149,7 @@ def hash_known(known: Resolution | CouldNotVerify | None) -> int:
     answer = known.entry.answer
     # Bytes remember their hash.
     values = hash(answer.values)
-    if known.origin is HIT and answer.code is ResponseCode.SUCCESS:
+    if known.origin is HIT and answer.code is SUCCESS:
         return values
     reason = None if known.failure is None else known.failure.token
     more = (known.origin, answer.code, known.entry.fetched_at, reason, known.agency)
@@ -428,6 +428,6 @@ class PreparedAnswers:
             return None
         prepared = prepare_reply(target, selected, reply, reply.basis, (Ground(found.name, hash_known(found)),), now)
         prepared.stand(found, (), now)
-        if prepared.size <= MAX_ANSWER_BYTES and (found.origin is Origin.LOCAL or self._peek(found.name.key)):
+        if (found.origin is LOCAL or self._peek(found.name.key)) and prepared.size <= MAX_ANSWER_BYTES:
             self._usual.put(target, (prepared,))
         return prepared

@@ -15,7 +15,7 @@ from doi_proxy.resolver.resolver import MAX_BYTES_NOW
 from doi_proxy.resolver.target import TARGET_RULES, read_unconditional_target, web_target
 from doi_proxy.system.files import read_package_file
 from handle_protocol.errors import UnusableAnswer
-from handle_protocol.referral import Answer, ResponseCode
+from handle_protocol.referral import SUCCESS, Answer, ResponseCode
 
 
 @cache
@@ -152,7 +152,7 @@ def _pack_short(entry: Entry) -> bytes | None:
     # A comparison with NaN is false.
     if not (0.0 <= fresh < _NEVER and (is_endless or 0.0 <= stale < _NEVER)):
         return None
-    if entry.answer.code is not ResponseCode.SUCCESS:
+    if entry.answer.code is not SUCCESS:
         return None
     place = pack_place(entry.answer)
     mark = _mark(entry) if place is None else _mark(entry) | WITH_TARGET
@@ -196,7 +196,7 @@ def _read_1(key: str, data: bytes) -> Entry:
         values = decompress(data[begins:])
     except ValueError as error:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: {error}.") from error
-    place = PLACE.unpack_from(data, _HEAD.size) if has_place and code == ResponseCode.SUCCESS else None
+    place = PLACE.unpack_from(data, _HEAD.size) if has_place and code == SUCCESS else None
     return _build(key, code, values, (fetched_at, fetched_at + fresh, ends), is_verified, place)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from doi_proxy.cache.tiered import TieredStore
@@ -22,6 +23,9 @@ from doi_proxy.resolver.destination import Destinations
 from doi_proxy.resolver.prefix_chain import PrefixChain
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.budget import Budget, BudgetLimits
+from handle_protocol.errors import UnusableAnswer
+from handle_protocol.referral import Answer, ResponseCode
+from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_resolver
@@ -323,6 +327,17 @@ async def test_a_name_that_is_not_found_has_suggestions_that_exist_first(bench: 
     assert bench.upstream.queries("10.5555/1") == 0
     await bench.run("10.5555/1")
     assert await suggest() == ["10.5555/1.full"]
+
+
+async def test_an_error_of_a_look_up_ends_the_list_after_the_rows_before_it(bench: Bench) -> None:
+    """The values of a record in memory are not JSON."""
+    damaged = entry("10.5555/B")
+    bench.cache.memory.keep(msgspec.structs.replace(damaged, answer=Answer(ResponseCode.SUCCESS, b"[{")))
+    rows = bench.batches.rows(stream(["?", "10.5555/b"]), PLAIN)
+    async with asyncio.timeout(SOON):
+        assert (await anext(rows)).verdict is Verdict.NOT_A_DOI
+        with pytest.raises(UnusableAnswer):
+            await anext(rows)
 
 
 async def test_other_work_runs_between_the_turns_of_a_batch(bench: Bench) -> None:

@@ -354,8 +354,8 @@ class _Batch:
         self._parts = parts
         self._options = options
         self._conditions = Conditions(priority=options.priority, client=options.client, only_cached=options.only_cached)
-        #: Inputs that have arrived. 64 registry records that are read together take 2 ms, and 30 us each. To read 256
-        #: takes 25 us each; one by one, they take 90.
+        #: Inputs that have arrived. Read 64 at a time, a registry record takes half as long as one by one, 2 ms in all.
+        #: 256 at a time, it would take a fifth less.
         self._inputs: asyncio.Queue[ListItem | ListRow | _End] = asyncio.Queue(min(64, parts.bounds.window))
         self._queue: asyncio.Queue[ListRow | _Pending | _End] = asyncio.Queue(parts.bounds.window)
         self._slots = asyncio.Semaphore(parts.bounds.concurrency)
@@ -383,23 +383,28 @@ class _Batch:
 
     async def read(self) -> None:
         """Start the lookup of each input as soon as there is room."""
-        while True:
-            # Those that are there: a client can wait for a row before it sends the next name.
-            inputs = [await self._inputs.get()]
-            while not self._inputs.empty():
-                inputs.append(self._inputs.get_nowait())
-            items = [self._read(item) if isinstance(item, ListItem) else item for item in inputs]
-            keys = [item[1].key for item in items if isinstance(item, tuple)]
-            self._parts.destinations.resolver.cache.read_ahead(keys)
-            for item in items:
-                # A name that the cache answers counts until then.
-                while not self._left and self._lookups:
-                    await asyncio.wait(self._lookups.values(), return_when=asyncio.FIRST_COMPLETED)
-                if isinstance(item, _End) or self._options.is_stopped() or not self._left:
-                    await self._queue.put(item if isinstance(item, _End) else _End())
-                    return
-                await self._queue.put(await self._start(*item) if isinstance(item, tuple) else item)
-                await self._turn.yield_if_over()
+        end: _End | None = None
+        try:
+            while end is None:
+                # Those that are there: a client can wait for a row before it sends the next name.
+                inputs = [await self._inputs.get()]
+                while not self._inputs.empty():
+                    inputs.append(self._inputs.get_nowait())
+                items = [self._read(item) if isinstance(item, ListItem) else item for item in inputs]
+                keys = [item[1].key for item in items if isinstance(item, tuple)]
+                self._parts.destinations.resolver.cache.read_ahead(keys)
+                for item in items:
+                    # A name that the cache answers counts until then.
+                    while not self._left and self._lookups:
+                        await asyncio.wait(self._lookups.values(), return_when=asyncio.FIRST_COMPLETED)
+                    if isinstance(item, _End) or self._options.is_stopped() or not self._left:
+                        end = item if isinstance(item, _End) else _End()
+                        break
+                    await self._queue.put(await self._start(*item) if isinstance(item, tuple) else item)
+                    await self._turn.yield_if_over()
+        except Exception as error:  # raised to the caller after the rows before it
+            end = _End(error)
+        await self._queue.put(end)
 
     async def _start(self, item: ListItem, name: HandleName) -> ListRow | _Pending:
         """The row of an input if it is known now. Otherwise its lookup, which this starts if there is none."""

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
@@ -49,6 +49,8 @@ from doi_proxy.system.files import Replacement, open_regular, printable
 from doi_proxy.system.options import Settings
 from doi_proxy.system.progress import INTERRUPTED, Bar, Stop, progress, shows_progress, stop_on_signals
 from doi_proxy.upstream.guard import RecordQuery
+
+Item = TypeVar("Item")
 
 
 async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
@@ -140,12 +142,10 @@ async def read_inputs(
     files.is_complete = not stop.is_set()
 
 
-async def flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput]:
-    """The inputs one by one, until `stop`."""
+async def flatten(groups: AsyncIterator[list[Item]]) -> AsyncGenerator[Item]:
+    """The inputs one by one."""
     async for group in groups:
         for item in group:
-            if stop.is_set():
-                return
             yield item
 
 
@@ -190,7 +190,7 @@ async def open_rows(
             if compare is None:
                 raise ConfigurationError("--match: no metadata are fetched; add --metadata on, online")
         batches = build_batches(settings, core, names, compare=compare)
-        yield await stack.enter_async_context(aclosing(batches.groups(flatten(inputs, stop), options)))
+        yield await stack.enter_async_context(aclosing(batches.groups(flatten(inputs), options)))
 
 
 def _query(choice: ResolveChoice) -> str:
@@ -392,7 +392,7 @@ async def _replace_rows(
             copy = _Copy(source, file, replacement.file, verdicts)
             try:
                 async with open_rows(context, choice, _read_again(source, inputs), stop.event, None, FIELDS) as groups:
-                    rows = _flatten_row(groups)
+                    rows = flatten(groups)
                     async with aclosing(rows):
                         await copy.run(rows)
             except asyncio.CancelledError:
@@ -462,9 +462,3 @@ def _read_item(row: rows_file.WrittenRow) -> ListItem:
     text, doi = row.members["input"], row.members.get("doi")
     found = FoundName(HandleName(doi), 0, len(text), text, "literal", None) if isinstance(doi, str) and doi else None
     return ListItem(text, found=found)
-
-
-async def _flatten_row(groups: AsyncIterator[list[ListRow]]) -> AsyncGenerator[ListRow]:
-    async for group in groups:
-        for row in group:
-            yield row

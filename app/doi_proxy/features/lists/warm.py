@@ -36,7 +36,7 @@ async def warm(context: CommandContext, choice: ResolveChoice, limit: int | None
             async with context.stores.open_online() as core:
                 batches = build_batches(settings, core, concurrency=settings.upstream_max_concurrency)
                 inputs = read_inputs(choice, files, stop.event)
-                rows = batches.rows(flatten(inputs, stop.event), options)
+                rows = batches.rows(flatten(inputs), options)
                 with progress("warming", None if size is None else size.items) as bar:
                     async with aclosing(inputs), aclosing(rows):
                         async for row in rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -77,12 +77,10 @@ class RegistryAnswers:
         return found
 
     def read_ahead(self, keys: Sequence[str]) -> None:
-        """See RegistryRecords."""
-        recent = self._recent
-        if self._rows.has_table(_TABLE) and (absent := self._store.find_absent(keys)):
-            with self._rows.translate_errors():
-                for row in sqlite_blocks.find_rows(self._rows.connection, absent):
-                    recent.entries.admit(to_entry(row))
+        """See RegistryRecords. Names of one block unpack it once."""
+        for key in sorted(self._store.find_absent(keys)):
+            with suppress(DamagedEntry):
+                self.find(key)
 
     def _find_row(self, recent: _Recent, key: str) -> RegistryRow | None:
         if not recent.lines or key < recent.first or key.encode(errors="surrogatepass") + b"\t" > recent.lines[-1]:

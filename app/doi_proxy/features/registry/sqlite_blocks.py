@@ -232,15 +232,6 @@ def find(connection: sqlite3.Connection, key: str) -> RegistryRow | None:
     return None if block is None else find_row(key, unpack_lines(block[0], block[2]))
 
 
-def find_rows(connection: sqlite3.Connection, keys: Sequence[str]) -> Iterator[RegistryRow]:
-    """The records of keys, each of whose blocks is read once. Damaged ones are left out."""
-    keys = sorted(keys)
-    for first, places, data in connection.execute(_BLOCKS_OF, (json.dumps(keys, ensure_ascii=False), _ALL)):
-        with suppress(DamagedEntry):
-            lines = unpack_lines(first, data)
-            yield from filter(None, [find_row(keys[int(place)], lines) for place in places.split(",")])
-
-
 def find_near(
     connection: sqlite3.Connection, key: str, candidates: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
