@@ -240,7 +240,8 @@ class Judge:
     def hear_fault(self, query: Query | None, kind: str, options: dict[str, Any]) -> None:
         """See Listener."""
         self.causes.note_fault(kind, options)
-        if query is not None:
+        # One that was sent before a link was mended, the instance has given up.
+        if query is not None and query.at - self._mended_at >= _FLUSHED:
             self._breakers.hear_failure(query, kind, options, self._now())
 
     def hear_answer(self, query: Query) -> None:

@@ -25,6 +25,8 @@ class Connection(asyncio.Protocol):
         self.wire: asyncio.Transport
         self.is_open = True
         self._began = 0.0
+        #: When it had its last answer, or was opened.
+        self.idle_since = loop.time()
         self._answer: asyncio.Future[Reply] | None = None
 
     def send(self, head: bytes, body: bytes, method: str, pause: float) -> asyncio.Future[Reply]:
@@ -66,8 +68,9 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def _settle(self) -> None:
+        self.idle_since = self._loop.time()
         if self._answer is not None and not self._answer.done():
-            took = self._loop.time() - self._began
+            took = self.idle_since - self._began
             status = self._parser.get_status_code()
             self._answer.set_result(Reply(status, tuple(self._fields), b"".join(self._body), took))
 
@@ -164,8 +167,9 @@ class Client:
     def _connect(self) -> Connection:
         while self.idle:
             connection = self.idle.pop()
-            # A client whose connection the server is closing would repeat the request on another one.
-            if connection.is_open and not connection.ends:
+            # A client whose connection the server is closing would repeat the request on another one. If it has been
+            # idle for longer than nginx keeps one, the server may close it while a request is on its way.
+            if connection.is_open and not connection.ends and self._loop.time() - connection.idle_since < 60.0:
                 return connection
         connection = Connection(self._loop)
         network_of(self._loop).connect(connection, self._server, self.address)
