@@ -106,12 +106,6 @@ class Nginx(FrontProxy):
         config: Path = CONFIG,
     ) -> None:
         super().__init__(folder)
-        self._config = config / "nginx"
-        self._site(host, ports, cached)
-        (folder / "nginx.conf").write_text(self._frame(cached))
-        self.run(program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;")
-
-    def _site(self, host: str, ports: Sequence[int], cached: bool) -> None:
         first, second = ports
         name = "doi.example.org" if host == "doi-proxy.conf" else "www.example.org"
         changes = {
@@ -127,22 +121,23 @@ class Nginx(FrontProxy):
         }
         if cached:
             changes["snippets/doi-proxy-pass.conf"] = "snippets/doi-proxy-pass-cached.conf"
-        (self.folder / "snippets").mkdir()
-        for snippet in self._config.glob("doi-proxy-pass*.conf"):
-            shutil.copy(snippet, self.folder / "snippets")
-        (self.folder / "site.conf").write_text(placed(self._config / host, changes), "utf-8")
-        kept = {"/var/cache/nginx": str(self.folder)}
-        (self.folder / "cache.conf").write_text(placed(self._config / "doi-proxy-cache.conf", kept), "utf-8")
+        (folder / "snippets").mkdir()
+        for snippet in (config / "nginx").glob("doi-proxy-pass*.conf"):
+            shutil.copy(snippet, folder / "snippets")
+        kept = {"/var/cache/nginx": str(folder)}
+        cache = placed(config / "nginx/doi-proxy-cache.conf", kept) if cached else ""
+        self.run(*frame_nginx(folder, cache + placed(config / "nginx" / host, changes)))
 
-    def _frame(self, cached: bool) -> str:
-        temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        paths = "".join(f"{one}_temp_path {self.folder}/{one};\n" for one in temporary)
-        # A master that runs as root must name a user. Otherwise its workers run as the user nobody.
-        user = "" if os.geteuid() else f"user {pwd.getpwuid(0).pw_name};\n"
-        cache = f"include {self.folder}/cache.conf;\n" if cached else ""
-        events = "events { worker_connections 512; }\n"
-        head = f"{user}pid {self.folder}/nginx.pid;\nerror_log {self.folder}/error.log;\n{events}"
-        return f"{head}http {{\naccess_log off;\n{paths}{cache}include {self.folder}/site.conf;\n}}\n"
+
+def frame_nginx(folder: Path, text: str) -> list[str]:
+    """Write a configuration with this text as its only host. Returns the command that runs it."""
+    temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    paths = "".join(f"{one}_temp_path {folder}/{one};\n" for one in temporary)
+    # A master that runs as root must name a user. Otherwise its workers run as the user nobody.
+    user = "" if os.geteuid() else f"user {pwd.getpwuid(0).pw_name};\n"
+    head = f"{user}pid {folder}/nginx.pid;\nerror_log {folder}/error.log;\nevents {{ worker_connections 512; }}\n"
+    (folder / "nginx.conf").write_text(f"{head}http {{\naccess_log off;\n{paths}{text}\n}}\n", "utf-8")
+    return [program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;"]
 
 
 class Apache(FrontProxy):
@@ -167,21 +162,24 @@ class Apache(FrontProxy):
             "127.0.0.1:8001": f"127.0.0.1:{first}",
             "127.0.0.1:8002": f"127.0.0.1:{second}",
         }
-        (folder / "site.conf").write_text(placed(CONFIG / "apache/doi-proxy.conf", changes), "utf-8")
         threads = documented_threads() if has_many_threads else ""
-        (folder / "apache2.conf").write_text(self._frame() + threads, "utf-8")
+        text = placed(CONFIG / "apache/doi-proxy.conf", changes)
+        file = frame_apache(folder, (self.port, self.tls_port), f"{text}\n{threads}")
         mode = ("-D", "FOREGROUND") if has_many_threads else ("-X",)
-        self.run(program("apache2"), *mode, "-f", str(folder / "apache2.conf"))
+        self.run(program("apache2"), *mode, "-f", file)
 
-    def _frame(self) -> str:
-        modules = "".join(f"LoadModule {name}_module {APACHE_MODULES}/mod_{name}.so\n" for name in _LOADED.split())
-        # httpd refuses to serve as root.
-        user = "" if os.geteuid() else "User nobody\nGroup nogroup\n"
-        return (
-            f"ServerRoot {self.folder}\nServerName localhost\nPidFile {self.folder}/pid\n"
-            f"DefaultRuntimeDir {self.folder}\nErrorLog {self.folder}/error.log\n{modules}{user}"
-            f"Listen 127.0.0.1:{self.port}\nListen 127.0.0.1:{self.tls_port}\nInclude {self.folder}/site.conf\n"
-        )
+
+def frame_apache(folder: Path, ports: tuple[int, int], text: str) -> str:
+    """Write a configuration with this text, that listens at these ports. Returns its path."""
+    modules = "".join(f"LoadModule {name}_module {APACHE_MODULES}/mod_{name}.so\n" for name in _LOADED.split())
+    # httpd refuses to serve as root.
+    user = "" if os.geteuid() else "User nobody\nGroup nogroup\n"
+    frame = (
+        f"ServerRoot {folder}\nServerName localhost\nPidFile {folder}/pid\nDefaultRuntimeDir {folder}\n"
+        f"ErrorLog {folder}/error.log\n{modules}{user}" + "".join(f"Listen 127.0.0.1:{port}\n" for port in ports)
+    )
+    (folder / "apache2.conf").write_text(frame + text, "utf-8")
+    return str(folder / "apache2.conf")
 
 
 class Caddy(FrontProxy):

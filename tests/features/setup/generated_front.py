@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 from doi_proxy.features.setup.front_files import Front, write_front
-from tests.cluster.front_proxy import APACHE_MODULES, FrontProxy, program
-
-#: Of Debian's apache2: what `a2enmod` enables, with what these need.
-_MODULES: Final = (
-    "mpm_event authz_core authz_host setenvif headers alias socache_shmcb ssl slotmem_shm"
-    " proxy proxy_http proxy_balancer lbmethod_byrequests"
-)
+from tests.cluster.front_proxy import FrontProxy, frame_apache, frame_nginx, program
 
 
 class GeneratedFront(FrontProxy):
@@ -56,25 +47,11 @@ class GeneratedFront(FrontProxy):
         text = re.sub(r"listen \[::\]:(80|443)( ssl)?;", "", text)
         text = text.replace("listen 80;", f"listen 127.0.0.1:{self.port};")
         text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{self.tls_port} ssl;")
-        text = re.sub("/var/(log|cache)/nginx", str(self.folder), text)
-        folders = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        temporary = "".join(f"{one}_temp_path {self.folder}/{one};\n" for one in folders)
-        user = "" if os.geteuid() else f"user {pwd.getpwuid(0).pw_name};\n"
-        head = f"{user}pid {self.folder}/pid;\nerror_log {self.folder}/error.log;\nevents {{}}\n"
-        (self.folder / "nginx.conf").write_text(f"{head}http {{\naccess_log off;\n{temporary}{text}\n}}\n", "utf-8")
-        return [program("nginx"), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf"), "-g", "daemon off;"]
+        return frame_nginx(self.folder, re.sub("/var/(log|cache)/nginx", str(self.folder), text))
 
     def _apache(self, text: str) -> list[str]:
         text = text.replace("*:80>", f"127.0.0.1:{self.port}>").replace("*:443>", f"127.0.0.1:{self.tls_port}>")
-        modules = "".join(f"LoadModule {name}_module {APACHE_MODULES}/mod_{name}.so\n" for name in _MODULES.split())
-        user = "" if os.geteuid() else "User nobody\nGroup nogroup\n"
-        frame = (
-            f"ServerRoot {self.folder}\nServerName localhost\nPidFile {self.folder}/pid\n"
-            f"DefaultRuntimeDir {self.folder}\nErrorLog {self.folder}/error.log\n{modules}{user}"
-            f"Listen 127.0.0.1:{self.port}\nListen 127.0.0.1:{self.tls_port}\n"
-        )
-        (self.folder / "apache2.conf").write_text(frame + text, "utf-8")
-        return [program("apache2"), "-X", "-f", str(self.folder / "apache2.conf")]
+        return [program("apache2"), "-X", "-f", frame_apache(self.folder, (self.port, self.tls_port), text)]
 
     def _caddy(self, text: str) -> list[str]:
         # The text is not changed. Caddy signs a certificate for a plain address itself.

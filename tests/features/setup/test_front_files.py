@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -129,25 +128,3 @@ async def test_only_the_operators_machine_reaches_metrics_admin_and_status(kind:
             *statuses, of_name = (answer.status for answer in answers)
             assert [status == 403 for status in statuses] == [refused] * 4, statuses
             assert of_name in (502, 503)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("cached", [False, True])
-@pytest.mark.parametrize("front", [ONE, BELOW, FRONTS["https behind"]], ids=["host", "sub-path", "https behind"])
-def test_nginx_accepts_the_configuration(front: Front, cached: bool, tmp_path: Path) -> None:
-    program("nginx")
-    front = Front(front.public_url.replace("https", "http"), front.backends, front.backend_scheme, cached=cached)
-    text = (
-        write_front("nginx", front).replace("/var/log/nginx", str(tmp_path)).replace("/var/cache/nginx", str(tmp_path))
-    )
-    # `nginx -t` opens the ports.
-    text = re.sub(r"listen (\[::\]:)?80;", f"listen unix:{tmp_path}/s;", text, count=1)
-    text = re.sub(r"\n\s*listen \[::\]:80;", "", text)
-    temporary = "".join(
-        f"{one}_temp_path {tmp_path}/{one};" for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    head = f"pid {tmp_path}/pid; error_log {tmp_path}/log; events {{}}\n"
-    (tmp_path / "nginx.conf").write_text(f"{head}http {{ access_log off; {temporary}\n{text}\n}}\n", "utf-8")
-    command = [program("nginx"), "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from doi_proxy.commands.main import main
+from tests.certificates import self_signed
 from tests.cluster.front_proxy import program
 from tests.cluster.processes import Proxy
 from tests.features.setup.generated_front import GeneratedFront
@@ -74,7 +75,8 @@ async def test_no_spelling_of_a_closed_path_reaches_the_gate(kind: str, tmp_path
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("flags", "base"), [([], "/doi"), (["certificate"], ""), (["cache"], ""), (["certificate", "cache"], "/doi")]
+    ("flags", "base"),
+    [([], "/doi"), (["certificate"], ""), (["cache"], ""), (["certificate", "cache"], "/doi"), (["tls"], "")],
 )
 async def test_each_flag_makes_a_file_that_its_program_runs(
     kind: str,
@@ -88,6 +90,10 @@ async def test_each_flag_makes_a_file_that_its_program_runs(
     if "cache" in flags and kind != "nginx":
         pytest.skip("only nginx has a cache")
     monkeypatch.setenv("DOI_PROXY_PUBLIC_URL", f"https://127.0.0.1{base}")
+    if "tls" in flags:
+        certificate, key = self_signed(tmp_path)
+        monkeypatch.setenv("DOI_PROXY_TLS_CERT", str(certificate))
+        monkeypatch.setenv("DOI_PROXY_TLS_KEY", str(key))
 
     def write(more: Sequence[str]) -> str:
         files = {"certificate": "fullchain.pem", "certificate-key": "key.pem"} if "certificate" in flags else {}

@@ -52,10 +52,6 @@ def test_areas_are_stacked_and_the_topmost_is_painted_first() -> None:
     assert [band for band, _ in drawn.paths] == ["unverified", "stale", "upstream", "cache"]
 
 
-def test_a_band_without_names_has_no_area() -> None:
-    assert [band for band, _ in plot([point(NOON - STEP, hits=300)], NOON).paths] == ["cache"]
-
-
 def test_the_scale_is_a_round_number_that_the_highest_column_fits() -> None:
     tops = [plot([point(NOON - STEP, hits=names)], NOON).top for names in (3, 300, 301, 3_000, 90_000)]
     assert tops == [0.01, 1.0, 1.5, 10.0, 300.0]
@@ -90,12 +86,6 @@ def test_columns_in_which_an_upstream_was_down_are_marked() -> None:
     drawn = plot(history, NOON)
     assert drawn.down == ((WIDTH - 9, 1), (WIDTH - 5, 2))
     assert [hour.down for hour in drawn.rows] == [15]
-
-
-def test_a_day_at_the_limits_stays_in_the_box() -> None:
-    drawn = plot([point(NOON - number * STEP, hits=10**15, stale=1) for number in range(WIDTH, 0, -1)], NOON)
-    assert all(len(path) < 20 * WIDTH for _, path in drawn.paths)
-    assert len(drawn.rows) <= 25
 
 
 # --- The events of a service: bounded, in order, without names and clients -------------------------------------------

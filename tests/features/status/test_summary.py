@@ -113,34 +113,10 @@ ALL_WRONG: Final = Facts(
         (replace(FINE, mode="sealed"), None, "Working from its store alone. "),
         (replace(FINE, is_draining=True), None, "Shutting down."),
         (
-            replace(FINE, upstreams=[upstream("failing", "upstream-bad-answer", "page")]),
-            None,
-            "doi.org has given no usable answer since 1 January 1970, 00:08 UTC: the answers cannot be read (a page "
-            "of HTML, from a login portal?). ",
-        ),
-        (
-            replace(FINE, upstreams=[upstream("failing", "upstream-refused", "302")]),
-            None,
-            "doi.org has given no usable answer since 1 January 1970, 00:08 UTC: queries are refused (HTTP status 302)",
-        ),
-        (
-            replace(FINE, upstreams=[upstream("failing", "upstream-refused", "403")]),
-            None,
-            "doi.org has given no usable answer since 1 January 1970, 00:08 UTC: queries are refused (HTTP status 403)",
-        ),
-        (
             replace(FINE, upstreams=[upstream("failing", "upstream-timeout")]),
             None,
             "doi.org has given no usable answer since 1 January 1970, 00:08 UTC: no answer in time. ",
         ),
-        (
-            replace(FINE, upstreams=[upstream("backing-off", "upstream-refused", "429")]),
-            None,
-            "doi.org requested a pause: queries are refused (HTTP status 429). ",
-        ),
-        (replace(FINE, refusals={"upstream-slow"}), UNANSWERED, "The upstream is slow, and queries about new names "),
-        (replace(FINE, refusals={"places-full"}), UNANSWERED, "All places for upstream queries are taken, and "),
-        (replace(FINE, refusals={"budget-spent"}), UNANSWERED, "The budget of upstream queries is used up. "),
         (replace(FINE, refusals={"resources-short"}), UNANSWERED, "This machine is short of memory or of open files. "),
         (
             replace(FINE, cause="upstream-refused", sign="503"),
@@ -167,13 +143,7 @@ ALL_WRONG: Final = Facts(
         (replace(FINE, store="failing"), None, "The store fails. "),
         (replace(FINE, store="failing", store_cause="store-full"), None, "The store fails: the disk is full. "),
         (replace(FINE, store="read-only", mode="sealed"), None, "The store can be read, but not written. "),
-        (
-            replace(FINE, store="read-only", store_cause="store-deleted"),
-            None,
-            "The store can be read, but not written: the file was deleted. ",
-        ),
         (replace(FINE, was_clock_set=True), STALE, "The clock of this machine was set. "),
-        (replace(FINE, has_failed_reload=True), None, "The last reload failed, and previous settings or files stay "),
         (FINE, STALE, "Many answers are past their TTL. "),
         (FINE, LATE, "Requests are delayed by other requests. "),
         (replace(FINE, has_broken_records=True), None, "A file of local records has an error. "),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict
 
 from doi_proxy.errors import DoiProxyError
 from doi_proxy.features.feature import CommandContext
@@ -82,10 +82,14 @@ class Difference:
     step: Step
 
 
-def find_differences(
-    running: Mapping[str, Any], here: Mapping[str, ShownSetting], reloadable: Collection[str]
-) -> Iterator[Difference]:
-    """The settings that differ. A setting that only one of the two releases has is left out, as a secret is."""
+def compare_running(context: CommandContext, server: str | None, *, as_json: bool) -> int:
+    """Print the differences. Exit status 1 with one, else 0. Raises ConfigurationError and DoiProxyError."""
+    client = open_client(context.settings, server)
+    running, here = client.settings(), describe_settings(context)
+    if here.keys().isdisjoint(running):
+        raise DoiProxyError(f"{client.label}: its answer has no setting of this release; check the URL")
+    reloadable, found = context.settings.reloadable(), list[Difference]()
+    # A setting that only one of the two releases has is left out, as a secret is.
     for name, setting in here.items():
         value = running.get(name, setting["value"])
         is_masked = MASK in str(value) and MASK in str(setting["value"])
@@ -93,16 +97,7 @@ def find_differences(
         if value != setting["value"] and not is_masked and name not in ("instance", "instances", "management_listen"):
             step: Step = "reload" if name in reloadable else "restart"
             shown = None if value is None else str(value)
-            yield Difference(name, shown, setting["value"], setting["source"], step)
-
-
-def compare_running(context: CommandContext, server: str | None, *, as_json: bool) -> int:
-    """Print the differences. Exit status 1 with one, else 0. Raises ConfigurationError and DoiProxyError."""
-    client = open_client(context.settings, server)
-    running, here = client.settings(), describe_settings(context)
-    if here.keys().isdisjoint(running):
-        raise DoiProxyError(f"{client.label}: its answer has no setting of this release; check the URL")
-    found = [*find_differences(running, here, context.settings.reloadable())]
+            found.append(Difference(name, shown, setting["value"], setting["source"], step))
     if as_json:
         print_json({"server": client.label, "differences": [asdict(each) for each in found]})
     else:

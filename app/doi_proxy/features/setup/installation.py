@@ -150,6 +150,14 @@ def _read(folder: str, path: str) -> str:
     return read_regular(Path(__file__).parents[4] / folder / path, 1024 * 1024).decode()
 
 
+def write_alerts(public_url: str | None) -> str:
+    """The alerts of config/, whose links lead to the runbook of the service at this URL."""
+    text = read_shipped("prometheus/alerts.yml")
+    # Where an alert of config/ says that its entry is.
+    place = r"docs/runbook\.md#(\S+)"
+    return text if public_url is None else re.sub(place, rf"{public_url.rstrip('/')}/runbook/\1", text)
+
+
 #: The settings file of the unit.
 CONFIG: Final = Path("/etc/doi-proxy/doi-proxy.toml")
 #: The environment file of the unit: the number of instances that share the service.

@@ -15,13 +15,11 @@ from fastapi.responses import PlainTextResponse
 
 from doi_proxy.endpoints import no_file, text_headers
 from doi_proxy.errors import ConfigurationError
-from doi_proxy.features.setup.installation import read_manual_page, read_shipped
+from doi_proxy.features.setup.installation import read_manual_page
 from doi_proxy.system.options import MAX_SHOWN
 from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.redirect import Face
 
-#: Where an alert of config/ says that its entry is.
-_PLACE: Final = re.compile(r"docs/runbook\.md#(\S+)")
 _ENTRY: Final = re.compile(r"^### (.+)$", re.MULTILINE)
 
 
@@ -34,12 +32,6 @@ def read_entries() -> Mapping[str, str]:
         if found:
             entries[found[1].lower()] = part.strip() + "\n"
     return entries
-
-
-def write_alerts(public_url: str | None) -> str:
-    """The alerts of config/, whose links lead to the runbook of the service at this URL."""
-    text = read_shipped("prometheus/alerts.yml")
-    return text if public_url is None else _PLACE.sub(rf"{public_url.rstrip('/')}/runbook/\1", text)
 
 
 def add_runbook(app: FastAPI, face: Face) -> None:

@@ -11,15 +11,27 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.feature import CommandContext, set_usage
 from doi_proxy.features.setup.front_files import FRONTS, read_front, write_front
+from doi_proxy.features.setup.installation import (
+    CONFIG,
+    INSTANCES,
+    PlannedFile,
+    add_networks,
+    change_settings,
+    find_program,
+    read_existing,
+    read_shipped,
+    usual_instances,
+    write_alerts,
+    write_planned,
+    write_units,
+)
+from doi_proxy.system.files import replace_private
 from doi_proxy.system.options import CONFIG_VARIABLE, Settings, flag_of, require_networks
-
-if TYPE_CHECKING:
-    from doi_proxy.features.setup.installation import PlannedFile
 
 #: The settings that the questions are about.
 _QUESTIONS: Final = {
@@ -73,15 +85,6 @@ def setup(context: CommandContext, namespace: argparse.Namespace) -> int:
 
     Raises ConfigurationError.
     """
-    from doi_proxy.features.setup.installation import (
-        CONFIG,
-        INSTANCES,
-        change_settings,
-        read_existing,
-        read_shipped,
-        usual_instances,
-    )
-
     root = namespace.root
     config = namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG)
     before = read_existing(_below(root, config))
@@ -123,8 +126,6 @@ def _below(root: Path, path: Path) -> Path:
 
 
 def _write_draft(draft: Path, text: str) -> None:
-    from doi_proxy.system.files import replace_private
-
     replace_private(draft, text.encode())
 
 
@@ -231,17 +232,6 @@ def _plan(
     settings: Settings, namespace: argparse.Namespace, config: Path, text: str, before: str | None, instances: int
 ) -> Iterator[PlannedFile]:
     """The files of an installation with these settings. Raises ConfigurationError."""
-    from doi_proxy.features.setup.installation import (
-        INSTANCES,
-        PlannedFile,
-        add_networks,
-        find_program,
-        read_existing,
-        read_shipped,
-        usual_instances,
-        write_units,
-    )
-    from doi_proxy.features.setup.runbook import write_alerts
 
     def plan(path: Path, text: str, step: str = "") -> PlannedFile:
         return PlannedFile(_below(namespace.root, path), text, read_existing(_below(namespace.root, path)), step)
@@ -287,8 +277,6 @@ def _plan_front(settings: Settings, namespace: argparse.Namespace) -> tuple[Path
 
 def _write(planned: list[PlannedFile], *, is_sure: bool) -> list[PlannedFile]:
     """Write new files, and those that differ after a look at the difference. Returns what was written."""
-    from doi_proxy.features.setup.installation import write_planned
-
     written = []
     for planned_file in planned:
         if not planned_file.differs:

@@ -63,7 +63,7 @@ _NOTE: Final = (
 
 
 def write_support_bundle(context: CommandContext, path: Path, server: str | None) -> int:
-    """Write the archive about the proxy at a URL, by default the one on this machine. Returns the exit status."""
+    """Write the archive about the proxy at a URL, by default the one on this machine. Raises DoiProxyError."""
     parts = _collect(context, find_server(context.settings, server))
     try:
         # A bundle is for the eyes of its operator first.
@@ -73,11 +73,9 @@ def write_support_bundle(context: CommandContext, path: Path, server: str | None
                 entry.size, entry.mode = len(content), 0o600
                 archive.addfile(entry, io.BytesIO(content))
     except FileExistsError:
-        print(f"doi-proxy: --bundle {path}: this exists, and no file is replaced; name another file", file=sys.stderr)
-        return 1
+        raise DoiProxyError(f"--bundle {path}: this exists, and no file is replaced; name another file") from None
     except OSError as error:
-        print(f"doi-proxy: --bundle {path}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
+        raise DoiProxyError(f"--bundle {path}: cannot be written: {error.strerror}") from error
     print(path)
     for name in parts:
         print(f"  {name}", file=sys.stderr)
