@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
+from doi_names.carriers import Carried, read_carrier
 from doi_names.name import HandleName, first_not_graphic
 from doi_names.presentation import read_typed
 from doi_names.repair import exploration
@@ -86,9 +87,15 @@ def read_and_suggest(
     return result.reading, result.suggest(name)
 
 
-def read_excerpt(text: str, before: str, after: str) -> tuple[Reading | None, tuple[Suggestion, ...]]:
+def read_excerpt(carried: Carried, before: str, after: str) -> tuple[Reading | None, tuple[Suggestion, ...]]:
     """The likeliest reading of a part of a text, and what else it may be. `before` and `after` are around the part."""
-    result = _read(text, _read_one(text), frozenset(), before, after)
+    name = _read_one(carried.text)
+    if name is not None and name.text != carried.text:
+        decoded = read_carrier(name.text)
+        shown = replace(decoded, rules=(*carried.rules, *decoded.rules))
+    else:
+        shown = carried
+    result = _read(carried.text, name, frozenset(), before, after, shown)
     # A part that no repair makes a DOI name can still be a handle, with code points that a DOI name must not contain.
     if result.reading is None or first_not_graphic(result.reading.name.text):
         return None, ()
@@ -124,9 +131,19 @@ def _read_one(text: str) -> HandleName | None:
     return name if name is not None and (name.is_doi or name.is_short_doi) else None
 
 
-def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], before: str = "", after: str = "") -> _Result:
-    repairs = _REPAIRS_OF_ENCODED if name is not None and _has_encoded_delimiters(text, name) else REPAIRS
-    outcomes = exploration.explore(exploration.start(text if name is None else name.text, own_hosts), repairs)
+def _read(
+    text: str,
+    name: HandleName | None,
+    own_hosts: frozenset[str],
+    before: str = "",
+    after: str = "",
+    carried: Carried | None = None,
+) -> _Result:
+    carried = carried or read_carrier(text if name is None else name.text)
+    is_encoded = carried.escaped or (name is not None and _has_encoded_delimiters(text, name))
+    outcomes = exploration.explore(
+        exploration.start(carried, own_hosts), _REPAIRS_OF_ENCODED if is_encoded else REPAIRS
+    )
     names = [outcome for outcome in outcomes if outcome.attempt.name is not None and outcome.is_plausible]
     best = min(names, key=lambda outcome: outcome.rank).attempt if names else None
     if best is None or best.name is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from doi_names.carriers import RULES
 from doi_names.derived import parse
 from doi_names.name import DOIName, HandleName
 from doi_names.repair.exploration import REPAIRS, Repair
@@ -208,4 +209,4 @@ def test_every_rule_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "suggestions.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE))
     others = {"label", "own-url", "sici-check", "underscore", "line-end"}
-    assert rows == {repair.rule for repair in REPAIRS} | others
+    assert rows == {repair.rule for repair in REPAIRS} | set(RULES) | others

@@ -30,15 +30,6 @@ _ITEM: Final = re.compile(r"/(?:\(SICI\))?([0-9]{4}-?[0-9]{3}[0-9X]\(.*)\Z", _SI
 _VALUES: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ#"
 _MODULUS: Final = len(_VALUES)
 
-#: ".CO" is a top-level domain. Programs make a link of the control segment, in Markdown, in HTML or as it stands.
-_LINK: Final = re.compile(
-    r"""(?<=[>\]])
-        (?: \[ (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2}[^\s\[\]()]{0,4}) \] \( [^\s()]{0,300} \)
-          | <a\s[^<>]{0,300}> (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2}[^\s<>]{0,4}) </a>
-          | < (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#])?) >
-          | https?:// (?=[0-9]\.[0-9]\.[A-Z]{2};) )""",
-    _SICI_FLAGS | re.VERBOSE,
-)
 #: The contribution before a control segment, in either kind of brackets. No name with "(SICI)" has square ones.
 _BRACKETS: Final = re.compile(r"([<\[])([0-9A-Za-z]{1,8}:[^<>\[\]\s]{1,12})[>\]](?=[0-9]\.[0-9]\.)")
 #: Other signs in the place of angle brackets, such as quotation marks and East Asian brackets.
@@ -92,11 +83,6 @@ def complete(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{name}#", name + computed)))
 
 
-def without_link(text: str) -> str:
-    """10.1000/74<947:ABC>http://2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a program linked the host 2.0.CO."""
-    return _LINK.sub(lambda link: link[1] or link[2] or link[3] or "", text) if ">" in text or "]" in text else text
-
-
 def restore_angle_brackets(text: str) -> str:
     """10.1000/74«947:ABC»2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: other signs around the contribution."""
     return text if text.isascii() else _OTHER_ANGLES.sub(r"<\1>", text)
@@ -133,28 +119,8 @@ _EAST_ASIAN: Final = re.compile(
         )""",
     re.VERBOSE,
 )
-_MARKUP: Final = re.compile(
-    r"""(?:
-        # HTML, XML: an element of two letters or more, or a usual one of one letter. SICIs have "<" before a digit.
-        <\\?/ | <!-- | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>])
-        # Attributes, JSON, CSV, programs: a quotation mark. An apostrophe only before what follows a value.
-      | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|[a-z-]{2,20}=|\Z)
-        # Markdown, reStructuredText.
-      | \]\( | \]\[ | >` | __;
-        # Wikis.
-      | \[\[ | \]\] | \{\{ | \|
-        # BibTeX, LaTeX.
-      | \}[,}{\s]
-        # PDF objects.
-      | \)/S/URI | >>/(?:Border|Rect|Type)
-        # RDF: the type of a literal. MARC: the mark and the code of the next subfield.
-      | \^\^ | \$[0-9a-z](?=[0-9A-Za-z:]) | [\u01c2\u2021]
-      | \u2026
-        )""",
-    _CASELESS | re.VERBOSE,
-)
-#: An escaped control character or quotation mark of JSON, or a word of RTF or LaTeX that no earlier step has undone.
-_CONTROL: Final = re.compile(r"\\{1,4}[A-Za-z\"']")
+#: What ends a value in any carrier.
+_MARKUP: Final = re.compile('"')
 _SIGN: Final = re.compile(
     r"""(?:
         # Marks of a publisher; arrows, symbols and emoji.
@@ -282,13 +248,8 @@ def at_east_asian_punctuation(text: str) -> str:
 
 
 def at_markup(text: str) -> str:
-    """10.1000/182</ref> -> 10.1000/182: markup of HTML, Markdown, BibTeX, RDF, MARC or a wiki after the name."""
+    """10.1000/182" -> 10.1000/182: the end of a value, as a carrier writes it."""
     return _cut(text, _MARKUP)
-
-
-def at_escaped_control(text: str) -> str:
-    r"""10.1000/182\nand -> 10.1000/182: the escape of a line end or of a tabulator."""
-    return _cut(text, _CONTROL) if "\\" in text else text
 
 
 def at_sign(text: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from html import unescape
 from itertools import islice
 from typing import Final
 from urllib.parse import unquote
 
+from doi_names.carriers import read_carrier
 from doi_names.name import questionable
 from doi_names.repair import ends
 from doi_names.repair.prefix import BEGINNING, NAME, NOT_SHORT, PREFIX
@@ -27,8 +27,6 @@ _FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
 }
 #: RFC 3676, section 4.5.
 _QUOTED_LINE: Final = re.compile(r"\n[ \t]{0,8}(?:>[ \t]?){1,8}")
-#: A line of an e-mail goes on (RFC 2045, section 6.7).
-_SOFT_BREAK: Final = re.compile(r"=\r?\n(?=\S)")
 #: The zeros of decimal digits (Unicode, category Nd) of scripts that write numbers with their own, and U+066B, Arabic
 #: Decimal Separator.
 _ZEROS: Final = (
@@ -53,7 +51,7 @@ _LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in 
 
 def with_plain_blanks(text: str) -> str:
     """The text with one blank for each run of white space, and for the mark of a quoted line of an e-mail."""
-    return " ".join(_QUOTED_LINE.sub(" ", _SOFT_BREAK.sub("", text)).split())
+    return " ".join(_QUOTED_LINE.sub(" ", text).split())
 
 
 def without_full_width(text: str) -> str:
@@ -227,51 +225,7 @@ def without_own_url(text: str, own_hosts: frozenset[str]) -> str:
     return text
 
 
-_PROGRAM_FLAGS: Final = re.IGNORECASE | re.ASCII
-_LATEX_ESCAPE: Final = re.compile(
-    r"""\{\\(?P<braced>[_&%#$<>])\}
-      | \{(?P<bare>[][<>_&%\#])\}
-        # Markdown escapes any punctuation (CommonMark 0.31, section 2.4).
-      | \\{1,4}(?=[_&%#${}<>.:;+~-]|[\[\]](?=[0-9]))
-      | \$(?P<math>[<>_])\$
-      | \{\\text(?P<braced_word>less|greater|underscore)\}
-      | \\text(?P<word>less|greater|underscore)(?:\{\}|[ ])?
-      | \\(?P<slash>slash)(?:\{\}|[ ])?
-      | \\ensuremath\{(?P<ensured>[<>])\}
-      | \\text(?P<dash>endash)(?:\{\}|[ ])
-      | \\(?P<opener>\()(?=[^()\s]{1,64}\\\))
-      | \\(?P<closer>\))""",
-    re.VERBOSE,
-)
-_LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-", "slash": "/"}
-#: RFC 8259, section 7 (JSON), also of a slash, and the same with two digits (ECMAScript, HexEscapeSequence).
-_ESCAPE: Final = re.compile(r"\\{1,4}(?:u([0-9a-f]{4})|x([0-9a-f]{2})|(/)(?=[^\s\\]))", re.IGNORECASE)
 _BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
-_BREAK_TAG: Final = re.compile(r"<wbr\s?/?>", re.IGNORECASE)
-#: Elements of HTML and JATS that change how a part of a name looks. Superscripts are footnotes.
-_INLINE: Final = re.compile(
-    r"<(b|i|em|u|strong|span|font|mark|tt|code|bold|italic|underline|monospace)(?:\s[^<>]{0,200})?>([^<>\s]{1,100})</\1>",
-    _PROGRAM_FLAGS,
-)
-#: Part of a name that looks like a host, such as journal.pone.org, with a link to it, in Markdown.
-_HOST_LINK: Final = re.compile(
-    r"(?<=[^\s(])\[(?:https?://)?([^\s\[\]()/]{1,60})\]\((?:https?://)?\1/?\)(?=[^\s.,;)])", _PROGRAM_FLAGS
-)
-
-
-def without_html_entities(text: str) -> str:
-    """10.1000/a&lt;b -> 10.1000/a<b: also a tag that allows a line break inside the name."""
-    return _BREAK_TAG.sub("", unescape(text))
-
-
-def without_latex_escapes(text: str) -> str:
-    r"""10.1000/18\_2 -> 10.1000/18_2"""
-    return _LATEX_ESCAPE.sub(_write_latex_character, text) if "\\" in text or "$" in text or "{" in text else text
-
-
-def _write_latex_character(found: re.Match[str]) -> str:
-    character = found[found.lastgroup] if found.lastgroup else ""
-    return _LATEX_WORDS.get(character, character)
 
 
 def with_slash_for_backslash(text: str) -> str:
@@ -283,29 +237,6 @@ def with_slash_for_backslash(text: str) -> str:
     return f"{text[: found.start()].replace(chr(92), '/')}{found[1]}/{text[found.end() :]}"
 
 
-def without_escapes(text: str) -> str:
-    r"""10.1000/a\u003cb -> 10.1000/a<b: an escape of JSON or of a programming language."""
-    return _ESCAPE.sub(_write_escaped_character, text) if "\\" in text else text
-
-
-def _write_escaped_character(escape: re.Match[str]) -> str:
-    if escape[3]:
-        return "/"
-    code = int(escape[1] or escape[2], 16)
-    character = chr(code) if code not in range(0xD800, 0xE000) else "\ufffd"
-    return character if character.isprintable() else " "
-
-
-def without_links(text: str) -> str:
-    """10.1000/74<947:ABC>http://2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a part that a program linked as a host."""
-    return _HOST_LINK.sub(r"\1", ends.without_link(text)) if "http" in text else text
-
-
-def without_inline_tags(text: str) -> str:
-    """10.1000/<b>182</b>-3 -> 10.1000/182-3: tags that change how a part of the name looks."""
-    return _INLINE.sub(r"\2", text) if "</" in text else text
-
-
 def decode_again(text: str) -> str:
     """10.1000%2F182 -> 10.1000/182: a name that was encoded twice. Malformed escapes are left as they are."""
     if "%" not in text:
@@ -314,7 +245,7 @@ def decode_again(text: str) -> str:
         decoded = unquote(text, errors="strict")
     except UnicodeError:
         return text
-    return decoded if decoded == text else with_plain_blanks(decoded)
+    return decoded if decoded == text else with_plain_blanks(read_carrier(decoded).text)
 
 
 def parameter_value(text: str) -> str:
