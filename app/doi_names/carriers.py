@@ -59,7 +59,7 @@ RULES: Final = {
 #: The first characters of a token. A search for these alone is quick.
 _FIRST: Final = re.compile(r"[&<>\\={\[\]$]")
 _TOKEN: Final = re.compile("|".join(f"(?P<{k.replace('-', '_')}>{v})" for k, v in RULES.items()), _FLAGS)
-_PARAMETER: Final = re.compile(r"[?&][a-z_.-]{1,30}\Z", _FLAGS)
+_PARAMETER: Final = re.compile(r"[?&;][a-z_.-]{1,30}\Z", _FLAGS)
 #: What ends a value.
 _END: Final = re.compile(
     r"""(?:
@@ -69,11 +69,11 @@ _END: Final = re.compile(
       | ["\u201c\u201d\u201e] | [\u00ab\u00bb](?!(?:[^\u00bb\s]{0,40}\u00bb)?[0-9]\.[0-9]\.)
       | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|[a-z-]{2,20}=|\Z)
         # Markdown, reStructuredText.
-      | \]\( | \]\[ | \[\^ | >` | __; | ~~ | \u2026
+      | \]\( | (?:\[[0-9]{1,3})?\]\[ | \[\^ | >` | __; | ~~ | \u2026
         # Wikis.
       | \[\[ | \]\] | \{\{ | \|
-        # BibTeX, LaTeX; an escaped control character or quotation mark; a command of LaTeX or RTF.
-      | \}[,}{\s] | \\{1,4}[A-Za-z\"']
+        # BibTeX, LaTeX; an escaped control character or quotation mark. Other commands of LaTeX and RTF stay.
+      | \}[,}{\s] | \\{1,4}[nrt\"']
         # PDF objects.
       | \)/S/URI | >>/(?:Border|Rect|Type)
         # RDF: the type of a literal. MARC: the mark and the code of the next subfield.
@@ -138,7 +138,8 @@ def read_carrier(written: str, before: str = "") -> Carried:
     start = (before + text[: name.start()])[-256:]
     if "<" in start and _IN_TAG.search(start):
         rest = rest.replace(">", '"', 1)
-    rest = _END.sub(lambda end: '"' + end[0][1:], rest)
+    # Of a part of a text, the first end is enough.
+    rest = _END.sub(lambda end: '"' + end[0][1:], rest, count=1 if before else 0)
     return Carried(text[: name.end()] + rest, stops, tuple(rules), tuple(joints), escaped)
 
 

@@ -11,8 +11,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from doi_names.carriers import Carried, read_carrier
+from doi_names.evidence import MAX_LOOK
 from doi_names.name import HandleName, fold
-from doi_names.repair.ends import ENDINGS, MAX_LOOK, SECOND_NAME
+from doi_names.repair.ends import ENDINGS, SECOND_NAME
 from doi_names.repair.exploration import Confidence
 from doi_names.repair.prefix import NOT_SHORT, SUFFIX_BEGINNING
 from doi_names.repair.surroundings import PLAIN, with_chapter, within_cell, without_blanks
@@ -158,7 +159,7 @@ def _read_at(raw: str, place: tuple[int, int, int]) -> tuple[Reading, tuple[Sugg
     carried = read_carrier(raw[begin:limit], before)
     text = carried.text if carried.text.isascii() else carried.text.translate(PLAIN)
     suffix = bisect_right(carried.stops, suffix - begin)
-    end = _find_end(text, before[-1:], suffix)
+    end = _find_end(text, before, suffix)
     if before.lower().endswith("doi.org/") and not carried.escaped:
         query = _QUERY.search(text, suffix, end)
         end = query.start() if query else end
@@ -191,17 +192,17 @@ def _place(reading: Reading, place: tuple[int, int], text: str, suggestions: tup
     return FoundName(reading.name, *place, text, reading.confidence, reading.rule, reading.rules, suggestions)
 
 
-def _find_end(text: str, last: str, suffix: int) -> int:
+def _find_end(text: str, before: str, suffix: int) -> int:
     """The end of the words of a name: the first, and those after it if the name is broken at a blank or a line end.
 
-    The text begins with the name, after the character `last`.
+    The text begins with the name.
     """
     first = _WORD.match(text, suffix - 1)
     end = first.end() if first else len(text)
     remark = _REMARK.search(text, suffix)
     if remark and suffix < remark.start() < end:
         return remark.start()
-    emphasis = text.rfind("_", suffix, end) if last == "_" else -1
+    emphasis = text.rfind("_", suffix, end) if before.endswith("_") else -1
     if emphasis > 0 and not text[emphasis + 1 : end].strip(_CLOSING):
         return suffix + len(text[suffix:emphasis].rstrip("_"))
     # Words after the first that a broken name can have.
@@ -211,7 +212,7 @@ def _find_end(text: str, last: str, suffix: int) -> int:
         if blank is None or word is None or not _goes_on(text, blank, word):
             break
         end = word.end()
-    return len(within_cell(last, text[:end]))
+    return len(within_cell(before, text[:end]))
 
 
 def _goes_on(text: str, blank: re.Match[str], word: re.Match[str]) -> bool:

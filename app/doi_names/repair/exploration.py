@@ -89,7 +89,6 @@ REPAIRS: Final = (
     Repair("footnote", ends.at_footnote, Certainty.LIKELY),
     Repair("year", ends.at_year, Certainty.LIKELY),
     Repair("next-cells", ends.at_next_cells, Certainty.LIKELY),
-    Repair("badge", ends.at_badge, Certainty.LIKELY),
     Repair("page-part", ends.at_page_part, Certainty.LIKELY),
     Repair("version", ends.at_version, Certainty.LIKELY),
     Repair("title", ends.at_title, Certainty.LIKELY),

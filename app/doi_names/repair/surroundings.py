@@ -99,7 +99,7 @@ _BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=
 _BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
 #: Numbers of sections, lists and days that follow a sentence are shorter, or do not begin with zero.
 _BLANK_BEFORE_ZERO: Final = re.compile(
-    r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3})|(?<=\.(?:19|20)[0-9]{2}\.\s)1[0-9]{5}(?![0-9]))"
+    r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3})|(?<=[0-9]\.\s)(?!(?:19|20)[0-9]{2}\.)[0-9]{3,5}\.[0-9]{2,5}(?![0-9.])|(?<=\.(?:19|20)[0-9]{2}\.\s)1[0-9]{5}(?![0-9]))"
 )
 #: The check characters of two segments make the number of an article of Elsevier one (Publisher Item Identifier).
 _BLANK_IN_PII: Final = re.compile(
@@ -113,6 +113,9 @@ _HYPHENATION: Final = re.compile(r"(?<=[a-z])-\s(?=[a-z])")
 _CHAPTER: Final = re.compile(r"(10\.[0-9]{4,9}/97[89]-[0-9-]{10,13}-[0-9X])\s([0-9]{1,3})(?=\Z|\s?[.,;)\]](?:\s|\Z))")
 #: What ends the cells of a table, outside a SICI.
 _CELL_ENDS: Final = {",": re.compile(","), ";": re.compile(r"(?<!\.CO);", _CASELESS)}
+#: The path of a badge of shields.io is label-message-colour (shields.io, Static Badge).
+_IN_BADGE: Final = re.compile(r"badge/[^\s/]{0,40}\Z", _CASELESS)
+_BADGE: Final = re.compile(r"([^\s?]{1,200}?[^\s?-])-[0-9A-Za-z]{3,20}(?:\.(?:svg|png))?(?![0-9A-Za-z.-])")
 _EMPHASIS: Final = "*_~`"
 #: Inside a text, only the underscore can be part of a name.
 _UNDERSCORES: Final = re.compile(r"(?<![0-9A-Za-z])_(10\.[0-9]{4,9}[./]\S{1,200}?)_(?![0-9A-Za-z/])")
@@ -183,14 +186,15 @@ def _has_digit(text: str) -> bool:
 def name_inside(text: str) -> str:
     """http://example.org/doi/10.1000/182 -> 10.1000/182: the first name inside a longer text."""
     found = None if PREFIX.match(text) else NAME.search(text, 1)
-    return within_cell(text[found.start() - 1], found[0]) if found else text
+    return within_cell(text[: found.start()], found[0]) if found else text
 
 
 def within_cell(before: str, name: str) -> str:
-    """The part of a name that is in the cell of a table, if the character before it ends a cell."""
-    if before not in _CELL_ENDS:
-        return name
-    end = _CELL_ENDS[before].search(name)
+    """The part of a name that is in the cell of a table or in a part of a badge, if what is before it begins one."""
+    if before[-1:] not in _CELL_ENDS:
+        badge = _BADGE.match(name) if _IN_BADGE.search(before) else None
+        return badge[1] if badge else name
+    end = _CELL_ENDS[before[-1:]].search(name)
     return name[: end.start()] if end else name
 
 

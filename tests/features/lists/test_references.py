@@ -443,8 +443,8 @@ async def test_of_a_thesis_only_the_list_after_its_heading_is_read(proxy: Proxy)
 
 
 async def test_problems_come_first_and_the_numbers_add_up(proxy: Proxy) -> None:
-    proxy.upstream.fault("10.1000/fault", "status", status=503)
-    got = await send(proxy, f"{TEXT}Roe https://doi.org/10.1000/182\nPoe 10.1000/fault\n", "refs.txt")
+    proxy.upstream.fault("10.1000/fault1", "status", status=503)
+    got = await send(proxy, f"{TEXT}Roe https://doi.org/10.1000/182\nPoe 10.1000/fault1\n", "refs.txt")
     assert [words[0] for _, _, words in shown_rows(got)] == ["✗", "→", "–", "?", "✓", "✓"]
     numbers = re.findall(r'<li class="is-\w+"><strong>(\d+)</strong> ([^<]*)</li>', got.text)
     assert numbers == [
