@@ -55,22 +55,29 @@ _QUANTITY: Final = re.compile(
         )\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
-#: A word before which a name stands in a sentence: "see 10.1000/a".
-_CITING: Final = re.compile(r"(?<![a-z])(?:see|cf|siehe|vgl|voir|and|or)\.?\s\Z", _CASELESS)
+#: What stands before a name in a sentence: a word, as in "see 10.1000/a", or another name.
+_CITING: Final = re.compile(
+    r"(?: (?<![a-z])(?:see|cf|siehe|vgl|voir|and|or)\.?\s{1,4} | 10\.[0-9]{4,9}/[^\s]{1,24}(?:[,;]\s|\u3001) )\Z",
+    _CASELESS,
+)
 #: A sentence ends with a full stop after a word, an abbreviation is shorter: "title. 10.1000/a", but "Abs. 10.1000/a".
 _AFTER_WORD: Final = re.compile(r"[^\W\d_](?:[:]|(?<![^\W\d_]{4})\.)?[^\S\n]{1,4}\Z")
 
-#: A month and a year, a season, a school year: 10.2021/22, 10.1999/2000, 10.2019/11.2019.
-_DATE: Final = re.compile(r"10\.(?:19|20)[0-9]{2}/(?:[0-9]{2}|(?:19|20)[0-9]{2}|[0-9]{1,2}\.(?:19|20)[0-9]{2})")
-_FRACTION: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,4}")
-#: What may as well be a word, a file or a short number, and is not an end of most names.
-_WEAK: Final = re.compile(r"[^0-9]{2,}|[0-9]{1,2}|[A-Za-z_.-]+\.[a-z]{1,4}[0-9]?")
+#: What years begin: 10.2021/22, 10.2018/0457. Of 32 registered names each has a longer suffix with letters.
+_YEAR: Final = re.compile(r"10\.(?:19|20)[0-9]{2}/(?!.*[A-Za-z].{0,99}[0-9].{5}|.*[0-9].{0,99}[A-Za-z].{5})")
+#: A fraction or a short number; several fractions.
+_NUMBER: Final = re.compile(r"[0-9]{1,2}|-?[0-9]{1,3}\.[0-9]{1,4}")
+_FRACTIONS: Final = re.compile(r"-?[0-9]+\.[0-9]+/|-[0-9]+\.|[0-9]{1,2}\.[0-9]{1,2}\Z")
+#: What may as well be a word or a file, and in a path also a word with a number.
+_WORD: Final = re.compile(r"(?!osf\.io/)[^0-9]{2,}|[A-Za-z_.-]+\.[a-z]{1,4}[0-9]?", re.IGNORECASE)
+_PART: Final = re.compile(r"[A-Za-z]{1,8}[0-9]{0,2}|(?:.*/)?[A-Za-z_-]+\.[a-z]{1,4}[0-9]?")
 #: Letters and two digits, or six digits.
 _STRONG: Final = re.compile(r"(?=.*[A-Za-z])(?=(?:[^0-9]*[0-9]){2}).{5,}|(?=(?:[^0-9]*[0-9]){6}).*", re.DOTALL)
 #: A registrant code that no name has been seen with: six digits and more, or a part that begins with zero.
 _UNSEEN: Final = re.compile(r"10\.(?:0[0-9]*|[0-9]{6,}|[0-9]+(?:\.[0-9]+)*\.0[0-9]*)(?:\.[0-9]+)*")
-_ZERO: Final = re.compile(r"10\.0")
 _ARITHMETIC: Final = re.compile(r"\s?[=<>*+\u00d7\u2248]\s?[0-9.]|\s?[NSEW\u00b0](?![a-z])")
+#: A place for a name, not a name: zenodo.XXXXXXX, zenodo.#1, 10.1000/%s.
+_TEMPLATE: Final = re.compile(r"X{3}|#{2}|(?<!;[0-9])[./_-](?:#|%[sd]?(?![0-9A-F])|\{|\$\{|<[a-z])")
 #: Steps that change the prefix, or what separates it from the suffix.
 _OF_PREFIX: Final = frozenset(
     (
@@ -79,7 +86,7 @@ _OF_PREFIX: Final = frozenset(
     )
 )  # fmt: skip
 #: What follows a name in a text that has nothing but it.
-_CLOSING: Final = ".,;:!?)]}>\"'/ \t\r\n\\"
+_CLOSING: Final = ".,;:!?)]}>\"'/*~$= \t\r\n\\"
 
 #: The signs of 110,816 registered names, and "&", which one publisher uses. Any other is a foreign sign.
 _USUAL: Final = re.compile(r"(?:[\w./()<>:;\[\]+#-]|&(?=[0-9]{1,2}_))*", re.ASCII)
@@ -90,7 +97,8 @@ _GOES_ON: Final = re.compile(r"[0-9A-Za-z+]|\\{1,4}[A-Za-z]")
 _COMMAND: Final = re.compile(r"\\{1,4}[A-Za-z]{1,20}\*?(?:\{\}|[ ])?([0-9A-Za-z][^\s\"{}\\]{0,60})")
 #: The signs among the check characters of base 32 (D. Crockford), which also are footnotes, emphasis and escapes.
 _CHECKS: Final = ("*", "~", "$", "=")
-_BASE_32: Final = re.compile(r"(?=.*[A-Z])[0-9A-HJKMNP-TV-Z-]+")
+_CHECKED: Final = re.compile(r"[*~$=]{1,2}(?=[\s.,;:)\"]|\Z)")
+_BASE_32: Final = re.compile(r"(?=.*[A-Z])[0-9A-Z-]+")
 #: Letters after a digit are the end of a name, or a word that follows without a blank. Letters from a to f alone are
 #: hexadecimal digits.
 _LETTERS: Final = re.compile(r"(?<=[0-9])(?:[A-Z]{2,6}|(?![a-f]{1,6}\Z)[a-z]{2,6})\Z")
@@ -117,38 +125,55 @@ def weigh(
         before, rules = "", ()
     elif "digit-before" in rules:
         before = before.rstrip("0123456789")
+    prefix, _, suffix = name.partition("/")
+    tail = re.split(r"[\s\"]", after[:12], maxsplit=1)[0]
+    if not any(map(str.isalnum, suffix)) or suffix[0] == "<" or _TEMPLATE.search(f"/{suffix}{tail}"):
+        return None
     may_go_on = after[:1] in _CHECKS and after[:1] != before[-1:]
     if confidence in ("literal", "sure") and not is_encoded and (may_go_on or not _ends_here(name, after)):
         confidence = "likely"
-    is_alone = not before.strip() and not after.strip(_CLOSING)
-    prefix, _, suffix = name.partition("/")
+    begins_line = not before.strip() or before.rstrip(" \t")[-1:] in "\r\n"
+    is_line = begins_line and not after.lstrip(" \t").partition("\n")[0].strip(_CLOSING)
     repairs = sum(rule in _OF_PREFIX for rule in rules)
-    near = before[-32:]
-    if is_alone or "own-url" in rules or _LABEL.search(near) or _RESOLVER.search(before):
-        if is_alone and _ZERO.match(prefix):
-            return None
-        return _lower(confidence, "likely") if _UNSEEN.fullmatch(prefix) or (is_alone and repairs) else confidence
-    # A slash that is not missing: /var/cache/10.1000.tmp/182. Arithmetic goes on after a number.
-    if ("missing-slash" in rules and "/" in suffix) or (_FRACTION.fullmatch(suffix) and _ARITHMETIC.match(after)):
+    is_labelled = "own-url" in rules or _LABEL.search(before[-32:]) or _RESOLVER.search(before)
+    if not is_labelled and prefix.startswith("10.0"):
         return None
-    most = _weigh_without_label(prefix, suffix, before, repairs)
+    if is_labelled or is_line:
+        is_odd = _UNSEEN.fullmatch(prefix) or _YEAR.match(name) or (is_line and repairs)
+        return (
+            _lower(confidence, "likely")
+            if is_odd and confidence != "literal" or (is_odd and is_labelled)
+            else confidence
+        )
+    # A slash that is not missing: /var/cache/10.1000.tmp/182.
+    if ("missing-slash" in rules and "/" in suffix) or _YEAR.match(name) or _FRACTIONS.match(suffix):
+        return None
+    is_number = _NUMBER.fullmatch(suffix) is not None
+    # Arithmetic goes on after a number; or a word does, and nothing cites it.
+    if is_number and (
+        _ARITHMETIC.match(after) or (re.match(r"[ \t]+[A-Za-z]", after) and not _CITING.search(before[-32:]))
+    ):
+        return None
+    most = _weigh_without_label(prefix, suffix, before, repairs, is_number=is_number, begins_line=begins_line)
     return None if most is None else _lower(confidence, most)
 
 
-def _weigh_without_label(prefix: str, suffix: str, before: str, repairs: int) -> Confidence | None:
+def _weigh_without_label(
+    prefix: str, suffix: str, before: str, repairs: int, *, is_number: bool, begins_line: bool
+) -> Confidence | None:
     """How certain a name can be at most that no label and no URL of a resolver announces."""
     near, found = before[-32:], _GLUED.search(before)
     word = found[0] if found and any(map(str.isalnum, found[0])) else ""
-    if _SCHEME.search(word) or _OTHER_LABEL.search(near) or _DATE.fullmatch(f"{prefix}/{suffix}"):
+    if _SCHEME.search(word) or _OTHER_LABEL.search(near):
         return None
-    is_url = "://" in word or word.lower().startswith("www.")
-    if is_url and _PLACE.search(word):
+    if ("://" in word or word.lower().startswith("www.")) and _PLACE.search(word):
         return "literal"
-    is_weak, is_fraction = _WEAK.fullmatch(suffix) is not None, _FRACTION.fullmatch(suffix) is not None
-    is_strong = not is_fraction and _STRONG.fullmatch(suffix) is not None
+    is_weak = is_number or _WORD.fullmatch(suffix) is not None
+    is_strong = not is_number and _STRONG.fullmatch(suffix) is not None
     last = before[-1:]
     is_glued = last.isascii() and (last.isalpha() or (last in "-+#@" and word != ""))
-    is_after_word = _AFTER_WORD.search(near) is not None and not _CITING.search(near)
+    is_citing = _CITING.search(near) is not None
+    is_after_word = _AFTER_WORD.search(near) is not None and not is_citing
     if is_glued or _QUANTITY.search(near) or _UNSEEN.fullmatch(prefix):
         return "likely" if is_strong and repairs < 2 else None
     if repairs:
@@ -156,12 +181,14 @@ def _weigh_without_label(prefix: str, suffix: str, before: str, repairs: int) ->
             return None
         return "doubtful" if repairs > 1 else "likely"
     if word:
-        if is_weak or is_fraction:
-            return None
-        return "literal" if is_url and is_strong else "likely"
-    if is_weak and is_after_word:
+        return None if is_weak or _PART.fullmatch(suffix) else "likely"
+    if is_weak and (is_after_word or not (is_number or is_citing or begins_line)):
         return None
-    return "likely" if is_weak or is_fraction or is_after_word or len(suffix) < 3 else "literal"
+    return (
+        "literal"
+        if (is_strong and not is_after_word) or ((begins_line or is_citing) and len(suffix) >= 3)
+        else "likely"
+    )
 
 
 def _lower(confidence: Confidence, most: Confidence) -> Confidence:
@@ -205,7 +232,10 @@ def read_on(name: str, after: str) -> Iterator[tuple[str, str]]:
         yield name + line[1] + line[2].rstrip(".)"), "line-end"
 
 
-def has_check_character(name: str, before: str, after: str) -> bool:
-    """Whether a sign after a name is likely its last character: 10.18730/NVXJ*, if this is the whole text."""
-    is_sign = after.strip() in _CHECKS and not before.strip()
-    return is_sign and _BASE_32.fullmatch(name.partition("/")[2]) is not None
+def find_check_character(name: str, before: str, after: str) -> str:
+    """The sign after a name that is likely its last character: 10.18730/NVXJ*. "" without one."""
+    signs, suffix = _CHECKED.match(after), name.partition("/")[2]
+    if not signs or not _BASE_32.fullmatch(suffix) or signs[0][0] == before[-1:]:
+        return ""
+    is_whole = not before.strip() and not after[signs.end() :].strip()
+    return signs[0] if is_whole or (len(suffix) <= 8 and any(map(str.isdigit, suffix))) else ""

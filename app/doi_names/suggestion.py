@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from doi_names.carriers import Carried, read_carrier
-from doi_names.evidence import MAX_LOOK, has_check_character, read_on, weigh
+from doi_names.evidence import MAX_LOOK, find_check_character, read_on, weigh
 from doi_names.name import HandleName, first_not_graphic
 from doi_names.presentation import read_typed
 from doi_names.repair import exploration
@@ -174,9 +174,9 @@ def _read(
         )
         confidence = "likely" if cuts and confidence != "doubtful" else confidence
         reading = Reading(best.name, confidence, best.rules[0] if best.rules else None, best.rules)
-        if has_check_character(name_text, before + written[:begin], rest):
+        if signs := find_check_character(name_text, before + written[:begin], rest):
             rule = "check-character"
-            reading = Reading(HandleName(name_text + rest[0]), "likely", rule, (rule,))
+            reading = Reading(HandleName(name_text + signs), "likely", rule, (rule,))
         return _Result(reading, outcomes, (*cuts, *read_on(name_text, rest)))
     # What looked like a name is something else. Another one may follow it.
     following = None if before or not 0 < end < len(written) else _read(written[end:], None, own_hosts, written[:end])

@@ -26,7 +26,11 @@ WRITTEN = [
     ("10.1000/1<1:A><http://2.0.CO|2.0.CO>;2", "10.1000/1<1:A>2.0.CO;2", "10.1000/1<1:A><http://2.0.CO|2.0.CO>;2"),
     # LaTeX and BibTeX.
     (r"10.1000/1\_8\%2", "10.1000/1_8%2", r"10.1000/1\_8\%2"),
-    (r"10.1000/{\_}\textless{}$>${\textunderscore}", "10.1000/_<>_", r"10.1000/{\_}\textless{}$>${\textunderscore}"),
+    (
+        r"10.1000/a{\_}\textless{}$>${\textunderscore}b",
+        "10.1000/a_<>_b",
+        r"10.1000/a{\_}\textless{}$>${\textunderscore}b",
+    ),
     (r"10.1000/a\#b", "10.1000/a#b", r"10.1000/a\#b"),
     (r"10.1000/til\textasciitilde{}de", "10.1000/til~de", r"10.1000/til\textasciitilde{}de"),
     (r"10.1000/a{\char95}b\string_c", "10.1000/a_b_c", r"10.1000/a{\char95}b\string_c"),

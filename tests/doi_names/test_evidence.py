@@ -40,7 +40,7 @@ TEXTS = [
     ("Nature10.1000/ab182 and", "10.1000/ab182", "likely"),
     ("see 10,1000/ab182 and", "10.1000/ab182", "likely"),
     ("doi:10.123456/ab182", "10.123456/ab182", "likely"),
-    ("doi:10.1000/AB18*", "10.1000/AB18", "likely"),
+    ("doi:10.1000/ab18*", "10.1000/ab18", "likely"),
     ("doi:10.1000/ab\\unknown c", "10.1000/ab", "likely"),
     ("<i>10.1000/ab</i><u>c_16</u>", "10.1000/abc_16", "likely"),
     # Both sides have it.

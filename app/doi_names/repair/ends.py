@@ -19,7 +19,7 @@ _SICI_FLAGS: Final = re.IGNORECASE | re.ASCII
 #: publishers register square brackets.
 _CONTRIBUTION: Final = r"(?:<(?:[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})?>|\[[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24}\])"
 #: Section 7: code structure identifier, derivative part identifier, medium, version, check character.
-_SICI_CONTROL: Final = r"[0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#]?)?"
+_SICI_CONTROL: Final = r"[0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#$&*=~]?)?"
 _SICI: Final = re.compile(rf"{_CONTRIBUTION}({_SICI_CONTROL})?", _SICI_FLAGS)
 _BEGUN: Final = re.compile(r"[<\[][0-9A-Z+/.-]{0,12}:[^<>\[\]\s]{0,24}\Z", _SICI_FLAGS)
 _WITHOUT_CHECK: Final = re.compile(r"[>\]][0-9]\.[0-9]\.[A-Z]{2};[0-9]-\Z", _SICI_FLAGS)
@@ -99,7 +99,7 @@ def with_other_brackets(text: str) -> str:
 
 
 #: A complete name does not end with any of these. It can end with "+" (10.1021/ja001926+), "-", and in a SICI with "#".
-ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffc\ufffd")
+ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=_([{<\u2197\u21a9\ufffc\ufffd")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
 _BRACKET: Final = re.compile(r"[()\[\]{}]")
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
@@ -122,7 +122,8 @@ _MARKUP: Final = re.compile(r'"|\\(?=[A-Za-z])')
 _SIGN: Final = re.compile(
     r"""(?:
         # Marks of a publisher; arrows, symbols and emoji.
-        [\u00a9\u00ae\u2122*\u2190-\u21ff\u2300-\u2bff\ufe0f\U0001f000-\U0001faff] | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
+        [\u00a9\u00ae\u2122\u2190-\u21ff\u2300-\u2bff\ufe0f\U0001f000-\U0001faff] | (?<!;[0-9]-)\*
+      | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
         # A remark in brackets: one word in square ones, or several words.
       | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9])))
       | [(\[](?=[^()\[\]\s]{1,40}\s[^()\[\]]{0,80}[)\]])
@@ -365,6 +366,9 @@ def without_trailing_punctuation(text: str) -> str:
 
 def _is_ending(text: str) -> bool:
     last = text[-1:]
+    # The check character of a SICI: some publishers registered other signs than "#".
+    if last in "#$&*=~" and re.search(r";[0-9]-.\Z", text):
+        return False
     if last == "#":
         return not text.endswith("-#")
     # Nor does a name end with punctuation of other scripts, or the number of a footnote (General_Category P and No).

@@ -16,7 +16,7 @@ SUFFIX_BEGINNING: Final = re.compile(_URL + r"\S")
 BEGINNING: Final = re.compile(PREFIX.pattern + SUFFIX_BEGINNING.pattern)
 #: A name up to the first blank, quotation mark, query or fragment. "#" can be the check character of a SICI, and one
 #: publisher joins two numbers by "&": 10.1207/S15327663JCP13-1&2_05.
-NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)\#|&(?=[0-9]{1,2}_))+')
+NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)[\#&]|&(?=[0-9]{1,2}_))+')
 #: Pages of doi.org's own site, and words for no name, that look like shortDOIs: https://www.doi.org/help. With "10/"
 #: before it, each is one.
 SITE_PAGES: Final = (

@@ -95,8 +95,10 @@ def without_invisible(text: str) -> str:
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&+\s(\[>/\\])10\.[0-9]{4,9}/", _CASELESS)
-_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})", _CASELESS)
-_BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
+_BLANK_AFTER_PUNCTUATION: Final = re.compile(
+    r"(?<=[/_\u00ad-])\s(?!(?<=\s/\s)(?-i:[A-Z][a-z]{2}))|(?<=10\.)\s(?=[0-9]{4})", _CASELESS
+)
+_BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/(?!\s[A-Z][a-z]{2})\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
 #: Numbers of sections, lists and days that follow a sentence are shorter, or do not begin with zero.
 _BLANK_BEFORE_ZERO: Final = re.compile(
     r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3})|(?<=[0-9]\.\s)(?!(?:19|20)[0-9]{2}\.)[0-9]{3,5}\.[0-9]{2,5}(?![0-9.])|(?<=\.(?:19|20)[0-9]{2}\.\s)1[0-9]{5}(?![0-9]))"
