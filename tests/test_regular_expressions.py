@@ -33,6 +33,8 @@ LENGTH: Final = 16_384
 #: So are those of `doi_names.repair` and `doi_names.derived`.
 SEARCHED: Final = frozenset(
     {
+        "doi_names.carriers._END",
+        "doi_names.carriers._IN_TAG",
         "doi_names.name._FORBIDDEN",
         "doi_proxy.list_formats.bibliographies._DOI_FIELD",
         "doi_proxy.list_formats.bibliographies._TEX",

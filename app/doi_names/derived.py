@@ -276,7 +276,7 @@ _ALIKE: Final = {"rn": ("m",), "m": ("rn",), "O": ("0",), "o": ("0",), "I": ("1"
 def list_variants(name: HandleName) -> tuple[Suggestion, ...]:
     """The names that a name may have been before one slip: MAX_VARIANTS at most, the likeliest first.
 
-    None of them is known to be registered. `rule` is `underscore`, `look-alike` or `missing-slash-at-end`.
+    None of them is known to be registered. `rule` is the slip that each undoes.
     """
     if not name.is_doi or len(name.text) > _MAX_CHARACTERS:
         return ()
@@ -314,10 +314,17 @@ def _write_digits(found: re.Match[str]) -> str:
 def _list_texts(prefix: str, suffix: str) -> Iterator[tuple[str, str]]:
     if " " in suffix:
         yield f"{prefix}/{suffix.replace(' ', '_')}", "underscore"
+    if "#" in suffix:
+        yield f"{prefix}/{suffix.partition('#')[0]}", "query-or-fragment"
+    # Their agencies registered a part of the names with two slashes.
+    if prefix in ("10.1024", "10.1027", "10.1037") and not suffix.startswith("/"):
+        yield f"{prefix}//{suffix}", "two-slashes"
     yield _with_digits_in_numbers(prefix, suffix)
     yield f"{prefix}/{_LETTERS_BESIDE_DIGIT.sub(lambda found: found[0].translate(_AS_DIGIT), suffix)}", "look-alike"
     if not suffix.endswith("/"):
         yield f"{prefix}/{suffix}/", "missing-slash-at-end"
+    if "-" in suffix:
+        yield prefix + "/" + suffix.replace("-", "\u2010"), "dash"
     for found in islice(_LOOK_ALIKE.finditer(suffix), MAX_VARIANTS):
         for other in _ALIKE[found[0]]:
             yield f"{prefix}/{suffix[: found.start()]}{other}{suffix[found.end() :]}", "look-alike"
@@ -352,7 +359,8 @@ def read_candidates(
     shown = text if name is not None else _decode(text)
     best, repairs = read_and_suggest(shown, name, own_hosts=own_hosts)
     repairs += _without(repairs, longer)
-    variants = () if name is None else list_variants(name)
+    # Of a name with an error, the repaired name is looked at.
+    variants = list_variants(best.name) if best is not None else () if name is None else list_variants(name)
     return Candidates(
         best, repairs, _without(repairs, [*_list_derived(derived or derive(shown[:_MAX_SEARCHED])), *variants])
     )

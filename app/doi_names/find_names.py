@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import unescape
 from itertools import chain
 from typing import Final
 from urllib.parse import unquote
 
+from doi_names.carriers import Carried, read_carrier
+from doi_names.evidence import MAX_LOOK
 from doi_names.name import HandleName, fold
-from doi_names.repair.ends import ENDINGS, MAX_LOOK, SECOND_NAME
+from doi_names.repair.ends import ENDINGS, SECOND_NAME
 from doi_names.repair.exploration import Confidence
 from doi_names.repair.prefix import NOT_SHORT, SUFFIX_BEGINNING
 from doi_names.repair.surroundings import PLAIN, with_chapter, within_cell, without_blanks
@@ -26,7 +28,7 @@ BLOCK_CHARACTERS: Final = 256
 #: in a URL of the resolver or after a label.
 _START: Final = re.compile(
     r"""(?: (?<![0-9]) (?<![0-9]\.) | (?<=\$[0-9]) ) (?: 10 | (?<![a-z]) [1lI|][0oO] ) (?: \s?\. | [,:;] ) \s?
-        (?: [0-9OoIl]{4,9} | [0-9]{0,9}[?\ufffd]{1,4}[0-9]{0,9} ) (?: \.[0-9]{1,9} ){0,5}
+        (?: [0-9OoIl]{4,9} | [0-9]{1,4}=\r?\n[0-9]{1,4} | [0-9]{0,9}[?\ufffd]{1,4}[0-9]{0,9} ) (?: \.[0-9]{1,9} ){0,5}
         (?: \s?/ | \\?%(?:25)?2F | \.2F(?=[0-9a-z(]) | &\#(?:x2F|47); | \\{1,4}/?(?=[0-9a-z(]) )
       | (?<=doi\.org/) (?: (?<!\.doi\.org/) | (?<=[./]dx\.doi\.org/) | (?<=www\.doi\.org/) )
         """
@@ -36,15 +38,14 @@ _START: Final = re.compile(
                        | 10\.[0-9]{4,5}[._:|@-](?=[0-9a-z]) )""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-#: What precedes a name in a URL, and what begins its query or fragment, which are not part of the name. "#" is also
-#: part of entities, of LaTeX and of the names of one publisher.
-_RESOLVER: Final = "doi.org/"
-_QUERY: Final = re.compile(r"\?|(?<![&\\])#(?=[A-Za-z])")
-#: Characters before a name that decide whether it is one, and how certain it is: "www.doi.org/", "telephone: ".
-_LOOK_BEHIND: Final = 12
+#: What begins the query or fragment of a URL. "#" is also part of the names of one publisher.
+_QUERY: Final = re.compile(r"\?|#(?=[A-Za-z])")
+#: Characters before a name that decide whether it is one, and how certain it is: a tag, a URL, "telephone: ".
+_LOOK_BEHIND: Final = 160
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
-#: A tag is part of the word in which it is, and so is the blank after a command of LaTeX for a slash.
-_WORD: Final = re.compile(r"(?:<[a-z/][^<>]{0,200}>|\\slash[ ]|\S)+", re.IGNORECASE)
+#: The most words that a broken name can have.
+_WORDS: Final = re.compile(r"(?:\S+\s+){1,10}(?:\S+\Z)?")
+_WORD: Final = re.compile(r"\S+")
 #: What separates the words of a broken name: blanks with at most one line end, also in a quoted e-mail.
 _BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
 #: A bracket with several words is not part of a name: (open access).
@@ -53,8 +54,8 @@ _REMARK: Final = re.compile(r"[(\[][^()\[\]\s]{1,40}[^\S\n][^()\[\]\n]{0,80}[)\]
 _NEXT_WORD: Final = re.compile(r"(?:[/.][^\S\n]{1,4})?\S+")
 #: The number of the next reference, after the full stop and the line end of the last one: "2. Author".
 _LIST_NUMBER: Final = re.compile(r"[(\[]?[0-9]{1,3}[.)\]]{1,2}[^\S\n]{1,8}\S")
-#: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
-_WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|</?[A-Za-z][^<>]{0,200}>|\\{1,4}/|.", re.DOTALL)
+#: One written character: an escape of a URL, or the character itself.
+_WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|.", re.DOTALL)
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _CLOSING: Final = "".join(ENDINGS) + ">)]}"
 
@@ -89,8 +90,8 @@ class NameFinder:
 
     def __init__(self) -> None:
         self._rest = ""
-        #: The characters before the rest.
-        self._before = 0
+        #: The characters before the rest, and those of the rest that were searched.
+        self._before = self._searched = 0
 
     def feed(self, text: str) -> list[FoundName]:
         """The names that end in this piece. A caller in the event loop feeds BLOCK_CHARACTERS at most."""
@@ -99,9 +100,9 @@ class NameFinder:
 
     def end(self) -> Iterator[list[FoundName]]:
         """The names at the end of the text, from BLOCK_CHARACTERS at a time."""
-        whole = self._rest if self._before == 0 else ""
-        while len(self._rest) > BLOCK_CHARACTERS:
-            names = self._find(BLOCK_CHARACTERS)
+        whole = self._rest if self._before == self._searched == 0 else ""
+        while len(self._rest) > self._searched + BLOCK_CHARACTERS:
+            names = self._find(self._searched + BLOCK_CHARACTERS)
             whole = "" if names else whole
             yield names
         yield self._find(len(self._rest)) or _read_word(whole)
@@ -110,7 +111,7 @@ class NameFinder:
         """The names that begin before a position of the rest. What lies before it is dropped, but for some context."""
         names: list[FoundName] = []
         text = self._rest.translate(PLAIN) if not self._rest.isascii() else self._rest
-        done = 0
+        done = self._searched
         while found := SECOND_NAME.match(text, done) or _START.search(text, done):
             if found.start() >= until:
                 break
@@ -124,16 +125,16 @@ class NameFinder:
                 limit -= 1 if text[limit - 1] == "+" else 0
             glued = SECOND_NAME.search(text, found.end(), limit)
             limit = glued.start() if glued else limit
-            read = _read_at(self._rest, text, (begin, found.end(), limit))
+            read = _read_at(self._rest, (begin, found.end(), limit))
             done = found.end()
             if read is not None:
                 reading, suggestions, end = read
                 done = max(done, end)
                 place = self._before + begin, self._before + end
                 names.append(_place(reading, place, self._rest[begin:end], suggestions))
-        cut = max(done, min(until, len(text)) - _LOOK_BEHIND)
-        if cut > 0:
-            self._rest, self._before = self._rest[cut:], self._before + cut
+        done = max(done, min(until, len(text)))
+        cut = max(0, done - _LOOK_BEHIND)
+        self._rest, self._before, self._searched = self._rest[cut:], self._before + cut, done - cut
         return names
 
 
@@ -143,29 +144,36 @@ def find_names(text: str) -> list[FoundName]:
     return [*finder.feed(text), *chain.from_iterable(finder.end())]
 
 
-def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[Reading, tuple[Suggestion, ...], int] | None:
+def _read_at(raw: str, place: tuple[int, int, int]) -> tuple[Reading, tuple[Suggestion, ...], int] | None:
     """The name at a place: its reading, what else it may be, and where it ends. None if it is not a name after all.
 
-    `text` is `raw` with plain characters. The place is where the name begins, where its suffix does, and where it ends
-    at the latest.
+    The place is where the name begins, where its suffix does, and where it ends at the latest.
     """
     begin, suffix, limit = place
-    short = _SHORT.match(text, begin, limit)
+    short = _SHORT.match(raw, begin, limit)
     if short:
         return Reading(HandleName(f"10/{short[1]}"), "literal", None), (), short.end()
-    end = _find_end(text, begin, suffix, limit)
-    if text[max(0, begin - len(_RESOLVER)) : begin].lower() == _RESOLVER:
-        query = _QUERY.search(raw, suffix, end)
+    before = raw[max(0, begin - _LOOK_BEHIND) : begin]
+    words = _WORDS.match(raw, begin, limit)
+    limit = words.end() if words else limit
+    carried = read_carrier(raw[begin:limit], before)
+    text = carried.text if carried.text.isascii() else carried.text.translate(PLAIN)
+    suffix = bisect_right(carried.stops, suffix - begin)
+    end = _find_end(text, before, suffix)
+    if before.lower().endswith("doi.org/") and not carried.escaped:
+        query = _QUERY.search(text, suffix, end)
         end = query.start() if query else end
     if not text[suffix:end].strip():
         return None
     # After an escape all is encoded, as in a URL that is a value in a query. An encoded "?" says nothing then.
-    is_encoded = _ESCAPE.fullmatch(raw, max(0, begin - 3), begin) is not None
-    written = unquote(raw[begin:end]) if is_encoded else raw[begin:end]
-    reading, suggestions = read_excerpt(written, raw[max(0, begin - _LOOK_BEHIND) : begin], raw[end : end + MAX_LOOK])
+    is_encoded = _ESCAPE.fullmatch(before[-3:]) is not None
+    written = unquote(carried.text[:end]) if is_encoded else carried.text[:end]
+    shown = Carried(written, (), carried.rules, carried.joints, carried.escaped)
+    after = (carried.text[end:] + raw[limit : limit + MAX_LOOK])[:MAX_LOOK]
+    reading, suggestions = read_excerpt(shown, before, after)
     if reading is None or not reading.name.is_doi:
         return None
-    return reading, suggestions, begin + _length(text[begin:end], reading.name.text)
+    return reading, suggestions, begin + carried.stops[_length(text[:end], reading.name.text) - 1]
 
 
 def _read_word(text: str) -> list[FoundName]:
@@ -173,7 +181,7 @@ def _read_word(text: str) -> list[FoundName]:
     word = text.strip()
     if not word or len(word) > MAX_NAME_CHARACTERS or len(word.split()) > 1 or _START.search(word):
         return []
-    reading, suggestions = read_excerpt(word, "", "")
+    reading, suggestions = read_excerpt(read_carrier(word), "", "")
     if reading is None or not (reading.name.is_doi or reading.name.is_short_doi):
         return []
     start = text.index(word)
@@ -184,35 +192,36 @@ def _place(reading: Reading, place: tuple[int, int], text: str, suggestions: tup
     return FoundName(reading.name, *place, text, reading.confidence, reading.rule, reading.rules, suggestions)
 
 
-def _find_end(text: str, begin: int, suffix: int, limit: int) -> int:
-    """The end of the words of a name: the first, and those after it if the name is broken at a blank or a line end."""
-    first = _WORD.match(text, suffix - 1, limit)
-    end = first.end() if first else limit
-    remark = _REMARK.search(text, suffix, limit)
+def _find_end(text: str, before: str, suffix: int) -> int:
+    """The end of the words of a name: the first, and those after it if the name is broken at a blank or a line end.
+
+    The text begins with the name.
+    """
+    first = _WORD.match(text, suffix - 1)
+    end = first.end() if first else len(text)
+    remark = _REMARK.search(text, suffix)
     if remark and suffix < remark.start() < end:
         return remark.start()
-    emphasis = text.rfind("_", suffix, end) if text[begin - 1 : begin] == "_" else -1
+    emphasis = text.rfind("_", suffix, end) if before.endswith("_") else -1
     if emphasis > 0 and not text[emphasis + 1 : end].strip(_CLOSING):
         return suffix + len(text[suffix:emphasis].rstrip("_"))
     # Words after the first that a broken name can have.
     for _ in range(3):
-        blank = _BREAK.match(text, end, limit)
-        word = _NEXT_WORD.match(text, blank.end(), limit) if blank else None
-        if blank is None or word is None or not _goes_on(text, begin, blank, word):
+        blank = _BREAK.match(text, end)
+        word = _NEXT_WORD.match(text, blank.end()) if blank else None
+        if blank is None or word is None or not _goes_on(text, blank, word):
             break
         end = word.end()
-    return begin + len(within_cell(text[begin - 1 : begin], text[begin:end]))
+    return len(within_cell(before, text[:end]))
 
 
-def _goes_on(text: str, begin: int, blank: re.Match[str], word: re.Match[str]) -> bool:
+def _goes_on(text: str, blank: re.Match[str], word: re.Match[str]) -> bool:
     """Whether a name goes on with the next word."""
     end = blank.start()
-    if text[end - 1] == "=" and blank[0] in ("\n", "\r\n"):
-        return True  # a soft line break (RFC 2045, section 6.7)
     if text[end - 1] == "." and "\n" in blank[0] and _LIST_NUMBER.match(text, word.start()):
         return False
     # The rules join the word to what is before it.
-    joined = without_blanks(" ".join(text[begin:end].split())) + f" {word[0]}"
+    joined = without_blanks(" ".join(text[:end].split())) + f" {word[0]}"
     return with_chapter(without_blanks(joined)) != joined
 
 
@@ -222,7 +231,7 @@ def _length(written: str, name: str) -> int:
         return len(name)
     folded, at, end = name.casefold(), 0, 0
     for part in _WRITTEN.finditer(written):
-        plain = unescape(unquote(part[0])).replace("\\", "").casefold() or "/"
+        plain = unquote(part[0]).casefold().replace("\\", "/")
         if folded.startswith(plain, at):
             at, end = at + len(plain), part.end()
         if at == len(folded):

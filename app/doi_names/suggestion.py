@@ -11,16 +11,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
+from doi_names.carriers import Carried, read_carrier
+from doi_names.evidence import MAX_LOOK, find_check_character, read_on, weigh
 from doi_names.name import HandleName, first_not_graphic
 from doi_names.presentation import read_typed
 from doi_names.repair import exploration
-from doi_names.repair.ends import MAX_LOOK, at_query_or_fragment, is_certain, read_on
+from doi_names.repair.ends import at_query_or_fragment
 from doi_names.repair.exploration import REPAIRS, Certainty, Confidence
 
 #: The most suggestions for one text.
 MAX_SUGGESTIONS: Final = 5
 _DELIMITER: Final = re.compile("[?#&]")
 _ENCODED_DELIMITER: Final = re.compile("%(?:25)?(?:23|26|3F)", re.IGNORECASE)
+_BLANK_AT_SLASH: Final = re.compile(r"10\s?\.\s?[0-9]{4,9}(?:[^\S\n]+/|/[^\S\n]+)")
+#: A prefix with an error, or with escapes.
+_PREFIX_BEFORE: Final = re.compile(
+    r"(?<![A-Za-z])(?:[1lI|][0oO]|0)?\s?[.,:;\u00b7-]{0,2}\s?[0-9OoIl?\ufffd]{1,9}(?:\.[0-9]{1,9}){0,5}[\s/\\._:|@-]{0,8}\Z"
+)
 _ENCODED_URL: Final = re.compile(r"\s*https?%3A", re.IGNORECASE)
 #: For a name whose writer encoded its "?", "#" and "&": they are a part of it, and do not begin a query or fragment.
 _REPAIRS_OF_ENCODED: Final = tuple(
@@ -86,9 +93,15 @@ def read_and_suggest(
     return result.reading, result.suggest(name)
 
 
-def read_excerpt(text: str, before: str, after: str) -> tuple[Reading | None, tuple[Suggestion, ...]]:
+def read_excerpt(carried: Carried, before: str, after: str) -> tuple[Reading | None, tuple[Suggestion, ...]]:
     """The likeliest reading of a part of a text, and what else it may be. `before` and `after` are around the part."""
-    result = _read(text, _read_one(text), frozenset(), before, after)
+    name = _read_one(carried.text) if "%" in carried.text else None
+    if name is not None and name.text != carried.text:
+        decoded = read_carrier(name.text)
+        shown = replace(decoded, rules=(*carried.rules, *decoded.rules))
+    else:
+        shown = carried
+    result = _read(carried.text, name, frozenset(), before, after, shown)
     # A part that no repair makes a DOI name can still be a handle, with code points that a DOI name must not contain.
     if result.reading is None or first_not_graphic(result.reading.name.text):
         return None, ()
@@ -97,11 +110,11 @@ def read_excerpt(text: str, before: str, after: str) -> tuple[Reading | None, tu
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A reading, the outcomes among which it is, and the text that follows its name."""
+    """A reading, the outcomes among which it is, and what else the text around it may mean, with rules."""
 
     reading: Reading | None
     outcomes: list[exploration.AttemptOutcome]
-    rest: str = ""
+    others: tuple[tuple[str, str], ...] = ()
 
     def suggest(self, own_name: HandleName | None) -> tuple[Suggestion, ...]:
         """All names of the result but one. None but the reading can be sure."""
@@ -115,7 +128,7 @@ class _Result:
             else suggestion
             for suggestion in suggestions
         )
-        return _add_longer_names(reading.name, capped, self.rest)
+        return _add_others(self.others, capped)
 
 
 def _read_one(text: str) -> HandleName | None:
@@ -124,35 +137,73 @@ def _read_one(text: str) -> HandleName | None:
     return name if name is not None and (name.is_doi or name.is_short_doi) else None
 
 
-def _read(text: str, name: HandleName | None, own_hosts: frozenset[str], before: str = "", after: str = "") -> _Result:
-    repairs = _REPAIRS_OF_ENCODED if name is not None and _has_encoded_delimiters(text, name) else REPAIRS
-    outcomes = exploration.explore(exploration.start(text if name is None else name.text, own_hosts), repairs)
+def _read(
+    text: str,
+    name: HandleName | None,
+    own_hosts: frozenset[str],
+    before: str = "",
+    after: str = "",
+    carried: Carried | None = None,
+) -> _Result:
+    carried = carried or read_carrier(text if name is None else name.text)
+    has_encoded = carried.escaped or (name is not None and _has_encoded_delimiters(text, name))
+    outcomes = exploration.explore(
+        exploration.start(carried, own_hosts), _REPAIRS_OF_ENCODED if has_encoded else REPAIRS
+    )
     names = [outcome for outcome in outcomes if outcome.attempt.name is not None and outcome.is_plausible]
     best = min(names, key=lambda outcome: outcome.rank).attempt if names else None
     if best is None or best.name is None:
         return _Result(None if name is None else Reading(name, "literal", None), outcomes)
     reading = Reading(best.name, best.confidence, best.rules[0] if best.rules else None, best.rules)
-    place = text.find(best.name.text)
-    preceding = (before + text[: max(place, 0)])[-MAX_LOOK:]
-    following = text[place + len(best.name.text) :] if place >= 0 else ""
-    rest = (following + after)[:MAX_LOOK]
+    if not best.name.is_doi:
+        return _Result(reading, outcomes)
+    written = carried.text if name is None or name.text == text else read_carrier(text).text
+    written, begin, end = _find_place(written, best.name)
+    rest = (written[end:] + after)[:MAX_LOOK]
+    # Of a name that stands as it is, no step has changed the prefix.
+    rules = tuple(rule for rule in best.rules if rule == "digit-before") if best.name.text in written else best.rules
+    if "blank" in rules and _BLANK_AT_SLASH.search(written):
+        rules = (*rules, "blank-at-slash")
     # An encoded sign is not a reason for doubt.
-    is_encoded = place < 0 and unquote(text).endswith(best.name.text)
-    if reading.confidence in ("literal", "sure") and not is_encoded and not is_certain(best.name.text, preceding, rest):
-        reading = replace(reading, confidence="likely")
-    return _Result(reading, outcomes, rest)
+    is_encoded = best.name.text not in text and unquote(text).endswith(best.name.text)
+    confidence = weigh(best.name.text, before + written[:begin], rest, best.confidence, rules, is_encoded=is_encoded)
+    if confidence is not None:
+        name_text = best.name.text
+        cuts = tuple(
+            (name_text[: at - begin], "inline-tag") for at in carried.joints if 0 < at - begin < len(name_text)
+        )
+        confidence = "likely" if cuts and confidence != "doubtful" else confidence
+        reading = Reading(best.name, confidence, best.rules[0] if best.rules else None, best.rules)
+        if signs := find_check_character(name_text, before + written[:begin], rest):
+            rule = "check-character"
+            reading = Reading(HandleName(name_text + signs), "likely", rule, (rule,))
+        return _Result(reading, outcomes, (*cuts, *read_on(name_text, rest)))
+    # What looked like a name is something else. Another one may follow it.
+    following = None if before or not 0 < end < len(written) else _read(written[end:], None, own_hosts, written[:end])
+    return _Result(following.reading if following else None, outcomes)
 
 
-def _add_longer_names(name: HandleName, suggestions: tuple[Suggestion, ...], after: str) -> tuple[Suggestion, ...]:
-    """The suggestions, with the names that a name may be if it goes on, before the doubtful ones."""
-    longer = [
-        Suggestion(other, rule) for text, rule in read_on(name.text, after) if (other := exploration.read_if_doi(text))
-    ]
-    if not longer:
+def _find_place(text: str, name: HandleName) -> tuple[str, int, int]:
+    """Where a name is in a text, which may write its prefix, its blanks or its escapes in another way."""
+    shown = text if name.text in text else unquote(text)
+    begin = shown.find(name.text)
+    if begin >= 0:
+        return shown, begin, begin + len(name.text)
+    suffix = name.suffix or ""
+    begin = shown.find(suffix)
+    if begin > 0:
+        return shown, len(_PREFIX_BEFORE.sub("", shown[:begin])), begin + len(suffix)
+    return text, max(0, text.find(name.prefix)), len(text)
+
+
+def _add_others(others: tuple[tuple[str, str], ...], suggestions: tuple[Suggestion, ...]) -> tuple[Suggestion, ...]:
+    """The suggestions, with what else a name may be before the doubtful ones."""
+    names = [Suggestion(name, rule) for text, rule in others if (name := exploration.read_if_doi(text))]
+    if not names:
         return suggestions
     firm = [suggestion for suggestion in suggestions if suggestion.confidence != "doubtful"]
     first: dict[HandleName, Suggestion] = {}
-    for suggestion in (*firm, *longer, *suggestions):
+    for suggestion in (*firm, *names, *suggestions):
         first.setdefault(suggestion.doi, suggestion)
     return tuple(first.values())[:MAX_SUGGESTIONS]
 

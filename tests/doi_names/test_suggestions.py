@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from doi_names.carriers import RULES
 from doi_names.derived import parse
 from doi_names.name import DOIName, HandleName
 from doi_names.repair.exploration import REPAIRS, Repair
@@ -207,5 +208,5 @@ def test_a_delimiter_that_was_encoded_is_a_part_of_the_name(typed: str, name: st
 def test_every_rule_is_documented() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "suggestions.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE))
-    others = {"label", "own-url", "sici-check", "underscore", "line-end"}
-    assert rows == {repair.rule for repair in REPAIRS} | others
+    others = {"label", "own-url", "sici-check", "check-character", "underscore", "line-end"}
+    assert rows == {repair.rule for repair in REPAIRS} | set(RULES) | others

@@ -196,9 +196,9 @@ def test_a_name_in_another_field_is_likely_and_the_field_is_named() -> None:
 
 
 def test_names_in_an_abstract_count_only_if_no_other_field_has_one() -> None:
-    abstract = "AB  - A comment on 10.1000/other\n"
+    abstract = "AB  - A comment on 10.1000/other.1\n"
     assert read_tagged(f"TY  - BOOK\n{abstract}UR  - https://doi.org/10.1000/182\nER  - \n") == [("10.1000/182", 3)]
-    assert read_tagged(f"TY  - BOOK\n{abstract}ER  - \n") == [("10.1000/other", 2)]
+    assert read_tagged(f"TY  - BOOK\n{abstract}ER  - \n") == [("10.1000/other.1", 2)]
 
 
 def test_a_field_with_two_names_is_two_items() -> None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from typing import Final
 
-from doi_names.name import USUAL_PREFIX
 from doi_names.repair.prefix import BEGINNING
 
 _SICI_FLAGS: Final = re.IGNORECASE | re.ASCII
@@ -21,7 +19,7 @@ _SICI_FLAGS: Final = re.IGNORECASE | re.ASCII
 #: publishers register square brackets.
 _CONTRIBUTION: Final = r"(?:<(?:[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24})?>|\[[0-9A-Za-z+/.-]{0,12}:[^<>\[\]\s]{0,24}\])"
 #: Section 7: code structure identifier, derivative part identifier, medium, version, check character.
-_SICI_CONTROL: Final = r"[0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#]?)?"
+_SICI_CONTROL: Final = r"[0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#$&*=~]?)?"
 _SICI: Final = re.compile(rf"{_CONTRIBUTION}({_SICI_CONTROL})?", _SICI_FLAGS)
 _BEGUN: Final = re.compile(r"[<\[][0-9A-Z+/.-]{0,12}:[^<>\[\]\s]{0,24}\Z", _SICI_FLAGS)
 _WITHOUT_CHECK: Final = re.compile(r"[>\]][0-9]\.[0-9]\.[A-Z]{2};[0-9]-\Z", _SICI_FLAGS)
@@ -30,15 +28,6 @@ _ITEM: Final = re.compile(r"/(?:\(SICI\))?([0-9]{4}-?[0-9]{3}[0-9X]\(.*)\Z", _SI
 _VALUES: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ#"
 _MODULUS: Final = len(_VALUES)
 
-#: ".CO" is a top-level domain. Programs make a link of the control segment, in Markdown, in HTML or as it stands.
-_LINK: Final = re.compile(
-    r"""(?<=[>\]])
-        (?: \[ (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2}[^\s\[\]()]{0,4}) \] \( [^\s()]{0,300} \)
-          | <a\s[^<>]{0,300}> (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2}[^\s<>]{0,4}) </a>
-          | < (?:https?://)? ([0-9]\.[0-9]\.[A-Z]{2};[0-9](?:-[0-9A-Z#])?) >
-          | https?:// (?=[0-9]\.[0-9]\.[A-Z]{2};) )""",
-    _SICI_FLAGS | re.VERBOSE,
-)
 #: The contribution before a control segment, in either kind of brackets. No name with "(SICI)" has square ones.
 _BRACKETS: Final = re.compile(r"([<\[])([0-9A-Za-z]{1,8}:[^<>\[\]\s]{1,12})[>\]](?=[0-9]\.[0-9]\.)")
 #: Other signs in the place of angle brackets, such as quotation marks and East Asian brackets.
@@ -92,11 +81,6 @@ def complete(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{name}#", name + computed)))
 
 
-def without_link(text: str) -> str:
-    """10.1000/74<947:ABC>http://2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a program linked the host 2.0.CO."""
-    return _LINK.sub(lambda link: link[1] or link[2] or link[3] or "", text) if ">" in text or "]" in text else text
-
-
 def restore_angle_brackets(text: str) -> str:
     """10.1000/74«947:ABC»2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: other signs around the contribution."""
     return text if text.isascii() else _OTHER_ANGLES.sub(r"<\1>", text)
@@ -115,7 +99,7 @@ def with_other_brackets(text: str) -> str:
 
 
 #: A complete name does not end with any of these. It can end with "+" (10.1021/ja001926+), "-", and in a SICI with "#".
-ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=([{<\u2197\u21a9\ufffc\ufffd")
+ENDINGS: Final = frozenset(".,;:\"'`|*\\!?&$^~=_([{<\u2197\u21a9\ufffc\ufffd")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
 _BRACKET: Final = re.compile(r"[()\[\]{}]")
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
@@ -133,32 +117,13 @@ _EAST_ASIAN: Final = re.compile(
         )""",
     re.VERBOSE,
 )
-_MARKUP: Final = re.compile(
-    r"""(?:
-        # HTML, XML: an element of two letters or more, or a usual one of one letter. SICIs have "<" before a digit.
-        <\\?/ | <!-- | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>])
-        # Attributes, JSON, CSV, programs: a quotation mark. An apostrophe only before what follows a value.
-      | ["\u201c\u201d\u201e\u00ab\u00bb] | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|[a-z-]{2,20}=|\Z)
-        # Markdown, reStructuredText.
-      | \]\( | \]\[ | >` | __;
-        # Wikis.
-      | \[\[ | \]\] | \{\{ | \|
-        # BibTeX, LaTeX.
-      | \}[,}{\s]
-        # PDF objects.
-      | \)/S/URI | >>/(?:Border|Rect|Type)
-        # RDF: the type of a literal. MARC: the mark and the code of the next subfield.
-      | \^\^ | \$[0-9a-z](?=[0-9A-Za-z:]) | [\u01c2\u2021]
-      | \u2026
-        )""",
-    _CASELESS | re.VERBOSE,
-)
-#: An escaped control character or quotation mark of JSON, or a word of RTF or LaTeX that no earlier step has undone.
-_CONTROL: Final = re.compile(r"\\{1,4}[A-Za-z\"']")
+#: What ends a value in any carrier.
+_MARKUP: Final = re.compile(r'"|\\(?=[A-Za-z])')
 _SIGN: Final = re.compile(
     r"""(?:
         # Marks of a publisher; arrows, symbols and emoji.
-        [\u00a9\u00ae\u2122*\u2190-\u21ff\u2300-\u2bff\ufe0f\U0001f000-\U0001faff] | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
+        [\u00a9\u00ae\u2122\u2190-\u21ff\u2300-\u2bff\ufe0f\U0001f000-\U0001faff] | (?<!;[0-9]-)\*
+      | \([cC]\)\s?(?=(?:19|20)[0-9]{2})
         # A remark in brackets: one word in square ones, or several words.
       | \[(?=[A-Za-z][a-z]{2,20}(?:\s|\Z|\](?![0-9])))
       | [(\[](?=[^()\[\]\s]{1,40}\s[^()\[\]]{0,80}[)\]])
@@ -215,11 +180,11 @@ _NEXT_WORD: Final = re.compile(
 #: A letter of any script but Latin: Chinese, Japanese and Korean have no blank before a word, and suffixes of other
 #: languages follow a name.
 _OTHER_SCRIPT: Final = re.compile(
-    r"(?<=[0-9A-Za-z])[\u0370-\u1dff\u2c80-\u2dff\u3040-\ua71f\ua800-\uabff\uac00-\ud7ff]"
+    r"(?<=[0-9A-Za-z])(?:\([^()\s]{0,12})?[\u0370-\u1dff\u2c80-\u2dff\u3040-\ua71f\ua800-\uabff\uac00-\ud7ff]"
 )
 #: A name that is written after another one, without a blank. A version alone is not its suffix: Authorea's names end
 #: with two numbers and a version, 10.22541/au.158880010.13456789/v2.
-SECOND_NAME: Final = re.compile(r"(?<=[0-9])10\.[1-9][0-9]{3,8}/(?=[^\s/])(?!v[0-9]{1,2}(?![0-9A-Za-z]))")
+SECOND_NAME: Final = re.compile(r"(?<=[0-9])\.?10\.[1-9][0-9]{3,8}/(?=[^\s/])(?!v[0-9]{1,2}(?![0-9A-Za-z]))")
 _CELLS: Final = re.compile(
     r"""(?:
         ,[^,]{1,200},
@@ -229,30 +194,23 @@ _CELLS: Final = re.compile(
     re.VERBOSE,
 )
 _CELL: Final = re.compile(r",(?=[^,;])")
-#: The colours of a badge of shields.io, whose path is label-message-colour (shields.io, Static Badge).
-_BADGE: Final = re.compile(
-    r"-(?:brightgreen|green|yellowgreen|yellow|orange|red|blue|lightgr[ae]y|gr[ae]y|blueviolet|success|important"
-    r"|critical|informational|inactive)(?:\.(?:svg|png))?\Z|-[0-9a-f]{6}\.svg\Z",
-    _CASELESS,
-)
 _PAGE_PART: Final = re.compile(
     r"""(?: /(?: abs(?:tract)? | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus|ft)? | html? | meta | epub | reader
                | short | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo
                | xml | toc | supplementary-material )
           | \.(?: full(?:-text)? | abstract | summary | extract | short | long | e?pdf(?:\+html)?
-               | html? | xml | epub | ris | bib | svg | png ) )\Z""",
+               | html? | xml | epub | ris | bib ) | (?:-[a-z]{3,12}|-[0-9a-f]{6})?\.(?:svg|png) )\Z""",
     _CASELESS | re.VERBOSE,
 )
 _SUBPAGE: Final = re.compile(
     r"/(?:-|asset|suppl|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html|transform)/.*\Z",
     _CASELESS | re.DOTALL,
 )
-#: After a part with a digit, a part of words is one of a publisher's site: /issuetoc, /homepage/Authors.html. Letters
-#: from a to f alone may be a number: 1361-6633/aafcad.
+#: After a part with a digit, parts without one are those of a publisher's site: /issuetoc, /homepage/Authors.html. No
+#: registered name of 104,745 has them. Letters from a to f alone may be a number: 1361-6633/aafcad.
 _WORDS: Final = re.compile(
-    r"""/ (?<=[0-9A-Za-z].) (?![a-f]{1,20}\Z)
-        (?: [a-z]{4,20}(?:[-_][a-z]{2,20}){0,5} | [a-z]{2,20}(?:[-_][a-z]{2,20}){1,5} )
-        (?: /[A-Za-z][A-Za-z_-]{2,40} )?
+    r"""/ (?<=[0-9A-Za-z].) (?![a-f]{1,20}\Z) (?<!/pdb[0-9a-z]{4}/)
+        [a-z]{2,20}(?:[-_][a-z]{2,20}){0,5} (?: (?<=[a-z]{2})[0-9]\Z | (?: /[A-Za-z][A-Za-z_-]{1,40} )? )
         (?: \.(?:html?|svg|png|php|aspx?|jsp) )?\Z""",
     re.VERBOSE,
 )
@@ -282,13 +240,8 @@ def at_east_asian_punctuation(text: str) -> str:
 
 
 def at_markup(text: str) -> str:
-    """10.1000/182</ref> -> 10.1000/182: markup of HTML, Markdown, BibTeX, RDF, MARC or a wiki after the name."""
+    """10.1000/182" -> 10.1000/182: the end of a value, as a carrier writes it."""
     return _cut(text, _MARKUP)
-
-
-def at_escaped_control(text: str) -> str:
-    r"""10.1000/182\nand -> 10.1000/182: the escape of a line end or of a tabulator."""
-    return _cut(text, _CONTROL) if "\\" in text else text
 
 
 def at_sign(text: str) -> str:
@@ -363,11 +316,6 @@ def at_next_cell(text: str) -> str:
     return _cut(text, _CELL)
 
 
-def at_badge(text: str) -> str:
-    """10.1000/182-blue.svg -> 10.1000/182: the colour of a badge."""
-    return _cut(text, _BADGE)
-
-
 def at_page_part(text: str) -> str:
     """10.1000/182/abstract -> 10.1000/182: the part that a publisher's URL adds after the name."""
     text = _SUBPAGE.sub("", _PAGE_PART.sub("", text))
@@ -418,70 +366,10 @@ def without_trailing_punctuation(text: str) -> str:
 
 def _is_ending(text: str) -> bool:
     last = text[-1:]
+    # The check character of a SICI: some publishers registered other signs than "#".
+    if last in "#$&*=~" and re.search(r";[0-9]-.\Z", text):
+        return False
     if last == "#":
         return not text.endswith("-#")
     # Nor does a name end with punctuation of other scripts, or the number of a footnote (General_Category P and No).
     return last in ENDINGS or (last > "\x7f" and unicodedata.category(last).startswith(("P", "No")))
-
-
-#: Characters after a name that decide whether it ends there.
-MAX_LOOK: Final = 64
-
-#: The signs of 110,816 registered names, and "&", which one publisher uses. Any other is a foreign sign.
-_USUAL: Final = re.compile(r"(?:[\w./()<>:;\[\]+#-]|&(?=[0-9]{1,2}_))*", re.ASCII)
-#: Another prefix or a URL in a suffix. The name that is meant may begin there, or end before it.
-_SECOND: Final = re.compile(r"/10\.[0-9]{4,9}/|://")
-#: Words before a number of another kind: of a telephone, of an operating system (User-Agent), of a host.
-_OTHER_NUMBER: Final = re.compile(
-    r"(?<![a-z])(?:t[e\u00e9]l(?:[e\u00e9](?:phone|fono)|efon)?|phone|fax|mobile|os x|ip)\.?:?\s?\Z", re.IGNORECASE
-)
-#: A number and a unit, 10.2345/kg, if it stands in a sentence without a label.
-_RATE: Final = re.compile(r"10\.[0-9.]{4,9}/[a-z]{1,3}", re.IGNORECASE)
-_UNLABELLED: Final = re.compile(r"(?<!doi)(?<!doi[:.])\s\Z", re.IGNORECASE)
-#: What may still be part of a name if it follows without a blank: a letter, a digit, a plus sign.
-_GLUED: Final = re.compile(r"[0-9A-Za-z+]")
-#: Letters after a digit are the end of a name, or a word that follows without a blank. Letters from a to f alone are
-#: hexadecimal digits.
-_LETTERS: Final = re.compile(r"(?<=[0-9])(?:[A-Z]{2,6}|(?![a-f]{1,6}\Z)[a-z]{2,6})\Z")
-_WORD_AFTER: Final = re.compile(r"[^\S\r\n]{1,8}\S")
-#: A number after a blank. PDF readers write an underscore as a blank.
-_NUMBER: Final = re.compile(r"[^\S\r\n]{1,4}([0-9]{1,4})(?![0-9A-Za-z/]|\.[0-9])")
-#: A line that may go on with the name: not with a capital, a label, a URL, another name or the number of a list.
-_NEXT_LINE: Final = re.compile(
-    r"(\.?)[^\S\r\n]{0,8}\r?\n[^\S\r\n]{0,8}((?!10\.|doi|https?:|[0-9]{1,3}[.)\]])[0-9a-z(_/<-][^\s,;]{0,40})", re.ASCII
-)
-
-
-def is_certain(name: str, before: str, after: str) -> bool:
-    """Whether the name of a reading can be sure. `before` and `after` are MAX_LOOK characters around it, or fewer.
-
-    It cannot if its prefix is unlikely, if a word before it names another number, if a bracket in it has no partner, if
-    it has a foreign sign, if it ends inside a SICI, or if it may go on: with a glued word, after a blank with a number,
-    or after the end of its line.
-    """
-    # No registered name ends with one of these. The name goes on in the next line.
-    return (
-        _USUAL.fullmatch(name) is not None
-        and USUAL_PREFIX.fullmatch(name.partition("/")[0]) is not None
-        and not name.endswith(("-", "_"))
-        and not _OTHER_NUMBER.search(before)
-        and not (_RATE.fullmatch(name) and _UNLABELLED.search(before))
-        and not _SECOND.search(name)
-        and all(name.count(opener) == name.count(closer) for opener, closer in ("()", "[]", "<>"))
-        and ("<" not in name or find_span(name) != (0, 0))
-        and not is_cut(name)
-        and not (_WORD_AFTER.match(after) and _LETTERS.search(name))
-        and not (after and (_GLUED.match(after) or _NUMBER.match(after) or _NEXT_LINE.match(after)))
-    )
-
-
-def read_on(name: str, after: str) -> Iterator[tuple[str, str]]:
-    """What else a name may be, each with its rule: a whole SICI, without a glued word, with the next number or line."""
-    for whole in complete(name):
-        yield whole, "sici-check"
-    if (letters := _LETTERS.search(name)) and _WORD_AFTER.match(after):
-        yield name[: letters.start()], "next-word"
-    if number := _NUMBER.match(after):
-        yield f"{name}_{number[1]}", "underscore"
-    if line := _NEXT_LINE.match(after):
-        yield name + line[1] + line[2].rstrip(".)"), "line-end"

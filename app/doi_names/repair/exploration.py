@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
+from doi_names.carriers import Carried
 from doi_names.errors import InvalidName
 from doi_names.name import DOIName, HandleName
 from doi_names.presentation import read
@@ -46,15 +47,9 @@ class Repair:
 #: The pipeline, in its order: what programs did, the ends that characters show, the characters, the prefix, the name
 #: inside the text, all other ends; then what is doubtful.
 REPAIRS: Final = (
-    Repair("html-entity", surroundings.without_html_entities),
-    Repair("latex-escape", surroundings.without_latex_escapes),
     Repair("backslash", surroundings.with_slash_for_backslash),
-    Repair("escape", surroundings.without_escapes),
-    Repair("link", surroundings.without_links),
-    Repair("inline-tag", surroundings.without_inline_tags),
     Repair("sici-angle", ends.restore_angle_brackets),
     Repair("east-asian-punctuation", ends.at_east_asian_punctuation),
-    Repair("escaped-control", ends.at_escaped_control),
     Repair("full-width", surroundings.without_full_width),
     Repair("other-digits", surroundings.with_ascii_digits, Certainty.LIKELY),
     Repair("ligature", surroundings.without_ligatures),
@@ -94,7 +89,6 @@ REPAIRS: Final = (
     Repair("footnote", ends.at_footnote, Certainty.LIKELY),
     Repair("year", ends.at_year, Certainty.LIKELY),
     Repair("next-cells", ends.at_next_cells, Certainty.LIKELY),
-    Repair("badge", ends.at_badge, Certainty.LIKELY),
     Repair("page-part", ends.at_page_part, Certainty.LIKELY),
     Repair("version", ends.at_version, Certainty.LIKELY),
     Repair("title", ends.at_title, Certainty.LIKELY),
@@ -166,17 +160,17 @@ def _part_around_name(text: str) -> str:
     return part if end >= len(text) else part.rpartition(" ")[0]
 
 
-def start(text: str, own_hosts: frozenset[str]) -> Attempt:
+def start(carried: Carried, own_hosts: frozenset[str]) -> Attempt:
     """The first attempt: the part of a text around its first name. `own_hosts` are the hosts of this resolver."""
-    text = _part_around_name(text)
+    text = _part_around_name(carried.text)
     rest = without_own_url(text, own_hosts) if own_hosts else text
     if rest == text:
-        return _attempt(text)
+        return _attempt(text, carried.rules)
     short = _SHORT_DOI.match(rest)
     if short and (rest[short.end() :].rstrip("/") == "" or rest[short.end()] in "?#"):
         rest = f"10/{short[1]}"
     # The rule of a URL of this resolver.
-    return _attempt(rest, ("own-url",))
+    return _attempt(rest, (*carried.rules, "own-url"))
 
 
 def _attempt(text: str, rules: tuple[str, ...] = (), doubts: int = 0, *, is_likely: bool = False) -> Attempt:

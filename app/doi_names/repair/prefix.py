@@ -16,11 +16,12 @@ SUFFIX_BEGINNING: Final = re.compile(_URL + r"\S")
 BEGINNING: Final = re.compile(PREFIX.pattern + SUFFIX_BEGINNING.pattern)
 #: A name up to the first blank, quotation mark, query or fragment. "#" can be the check character of a SICI, and one
 #: publisher joins two numbers by "&": 10.1207/S15327663JCP13-1&2_05.
-NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)\#|&(?=[0-9]{1,2}_))+')
-#: Pages of doi.org's own site that look like shortDOIs: https://www.doi.org/help. With "10/" before it, each is one.
+NAME: Final = re.compile(PREFIX.pattern + r'(?:[^\s?#&"]|(?<=;[0-9]-)[\#&]|&(?=[0-9]{1,2}_))+')
+#: Pages of doi.org's own site, and words for no name, that look like shortDOIs: https://www.doi.org/help. With "10/"
+#: before it, each is one.
 SITE_PAGES: Final = (
-    "(?:about|contact|demos|faqs?|glossary|handbook|help|home|index|members|news|overview|policies|privacy|search"
-    "|sitemap|terms|topics)"
+    "(?:about|contact|demos|faqs?|glossary|handbook|help|home|index|login|members|news|none|null|openurl|overview"
+    "|policies|privacy|search|sitemap|tbd|terms|topics|undefined|unknown)"
 )
 #: What follows the host of a resolver in a URL and does not begin a shortDOI.
 NOT_SHORT: Final = rf"(?!(?:https?|doi|hdl|info|urn)(?::|%3A)|{SITE_PAGES}(?![0-9a-z]))"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from html import unescape
 from itertools import islice
 from typing import Final
 from urllib.parse import unquote
 
+from doi_names.carriers import read_carrier
 from doi_names.name import questionable
 from doi_names.repair import ends
 from doi_names.repair.prefix import BEGINNING, NAME, NOT_SHORT, PREFIX
@@ -27,8 +27,6 @@ _FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
 }
 #: RFC 3676, section 4.5.
 _QUOTED_LINE: Final = re.compile(r"\n[ \t]{0,8}(?:>[ \t]?){1,8}")
-#: A line of an e-mail goes on (RFC 2045, section 6.7).
-_SOFT_BREAK: Final = re.compile(r"=\r?\n(?=\S)")
 #: The zeros of decimal digits (Unicode, category Nd) of scripts that write numbers with their own, and U+066B, Arabic
 #: Decimal Separator.
 _ZEROS: Final = (
@@ -53,7 +51,7 @@ _LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in 
 
 def with_plain_blanks(text: str) -> str:
     """The text with one blank for each run of white space, and for the mark of a quoted line of an e-mail."""
-    return " ".join(_QUOTED_LINE.sub(" ", _SOFT_BREAK.sub("", text)).split())
+    return " ".join(_QUOTED_LINE.sub(" ", text).split())
 
 
 def without_full_width(text: str) -> str:
@@ -97,11 +95,13 @@ def without_invisible(text: str) -> str:
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[a-z;,|&+\s(\[>/\\])10\.[0-9]{4,9}/", _CASELESS)
-_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_\u00ad-])\s|(?<=10\.)\s(?=[0-9]{4})", _CASELESS)
-_BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
+_BLANK_AFTER_PUNCTUATION: Final = re.compile(
+    r"(?<=[/_\u00ad-])\s(?!(?<=\s/\s)(?-i:[A-Z][a-z]{2}))|(?<=10\.)\s(?=[0-9]{4})", _CASELESS
+)
+_BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/(?!\s[A-Z][a-z]{2})\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
 #: Numbers of sections, lists and days that follow a sentence are shorter, or do not begin with zero.
 _BLANK_BEFORE_ZERO: Final = re.compile(
-    r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3})|(?<=\.(?:19|20)[0-9]{2}\.\s)1[0-9]{5}(?![0-9]))"
+    r"(10\.[0-9]{4,9}/\S{1,200}\.)\s(?=0[0-9](?:[0-9]|\.[0-9]{3})|(?<=[0-9]\.\s)(?!(?:19|20)[0-9]{2}\.)[0-9]{3,5}\.[0-9]{2,5}(?![0-9.])|(?<=\.(?:19|20)[0-9]{2}\.\s)1[0-9]{5}(?![0-9]))"
 )
 #: The check characters of two segments make the number of an article of Elsevier one (Publisher Item Identifier).
 _BLANK_IN_PII: Final = re.compile(
@@ -115,6 +115,9 @@ _HYPHENATION: Final = re.compile(r"(?<=[a-z])-\s(?=[a-z])")
 _CHAPTER: Final = re.compile(r"(10\.[0-9]{4,9}/97[89]-[0-9-]{10,13}-[0-9X])\s([0-9]{1,3})(?=\Z|\s?[.,;)\]](?:\s|\Z))")
 #: What ends the cells of a table, outside a SICI.
 _CELL_ENDS: Final = {",": re.compile(","), ";": re.compile(r"(?<!\.CO);", _CASELESS)}
+#: The path of a badge of shields.io is label-message-colour (shields.io, Static Badge).
+_IN_BADGE: Final = re.compile(r"badge/[^\s/]{0,40}\Z", _CASELESS)
+_BADGE: Final = re.compile(r"([^\s?]{1,200}?[^\s?-])-[0-9A-Za-z]{3,20}(?:\.(?:svg|png))?(?![0-9A-Za-z.-])")
 _EMPHASIS: Final = "*_~`"
 #: Inside a text, only the underscore can be part of a name.
 _UNDERSCORES: Final = re.compile(r"(?<![0-9A-Za-z])_(10\.[0-9]{4,9}[./]\S{1,200}?)_(?![0-9A-Za-z/])")
@@ -185,14 +188,15 @@ def _has_digit(text: str) -> bool:
 def name_inside(text: str) -> str:
     """http://example.org/doi/10.1000/182 -> 10.1000/182: the first name inside a longer text."""
     found = None if PREFIX.match(text) else NAME.search(text, 1)
-    return within_cell(text[found.start() - 1], found[0]) if found else text
+    return within_cell(text[: found.start()], found[0]) if found else text
 
 
 def within_cell(before: str, name: str) -> str:
-    """The part of a name that is in the cell of a table, if the character before it ends a cell."""
-    if before not in _CELL_ENDS:
-        return name
-    end = _CELL_ENDS[before].search(name)
+    """The part of a name that is in the cell of a table or in a part of a badge, if what is before it begins one."""
+    if before[-1:] not in _CELL_ENDS:
+        badge = _BADGE.match(name) if _IN_BADGE.search(before) else None
+        return badge[1] if badge else name
+    end = _CELL_ENDS[before[-1:]].search(name)
     return name[: end.start()] if end else name
 
 
@@ -227,51 +231,7 @@ def without_own_url(text: str, own_hosts: frozenset[str]) -> str:
     return text
 
 
-_PROGRAM_FLAGS: Final = re.IGNORECASE | re.ASCII
-_LATEX_ESCAPE: Final = re.compile(
-    r"""\{\\(?P<braced>[_&%#$<>])\}
-      | \{(?P<bare>[][<>_&%\#])\}
-        # Markdown escapes any punctuation (CommonMark 0.31, section 2.4).
-      | \\{1,4}(?=[_&%#${}<>.:;+~-]|[\[\]](?=[0-9]))
-      | \$(?P<math>[<>_])\$
-      | \{\\text(?P<braced_word>less|greater|underscore)\}
-      | \\text(?P<word>less|greater|underscore)(?:\{\}|[ ])?
-      | \\(?P<slash>slash)(?:\{\}|[ ])?
-      | \\ensuremath\{(?P<ensured>[<>])\}
-      | \\text(?P<dash>endash)(?:\{\}|[ ])
-      | \\(?P<opener>\()(?=[^()\s]{1,64}\\\))
-      | \\(?P<closer>\))""",
-    re.VERBOSE,
-)
-_LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_", "endash": "-", "slash": "/"}
-#: RFC 8259, section 7 (JSON), also of a slash, and the same with two digits (ECMAScript, HexEscapeSequence).
-_ESCAPE: Final = re.compile(r"\\{1,4}(?:u([0-9a-f]{4})|x([0-9a-f]{2})|(/)(?=[^\s\\]))", re.IGNORECASE)
 _BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
-_BREAK_TAG: Final = re.compile(r"<wbr\s?/?>", re.IGNORECASE)
-#: Elements of HTML and JATS that change how a part of a name looks. Superscripts are footnotes.
-_INLINE: Final = re.compile(
-    r"<(b|i|em|u|strong|span|font|mark|tt|code|bold|italic|underline|monospace)(?:\s[^<>]{0,200})?>([^<>\s]{1,100})</\1>",
-    _PROGRAM_FLAGS,
-)
-#: Part of a name that looks like a host, such as journal.pone.org, with a link to it, in Markdown.
-_HOST_LINK: Final = re.compile(
-    r"(?<=[^\s(])\[(?:https?://)?([^\s\[\]()/]{1,60})\]\((?:https?://)?\1/?\)(?=[^\s.,;)])", _PROGRAM_FLAGS
-)
-
-
-def without_html_entities(text: str) -> str:
-    """10.1000/a&lt;b -> 10.1000/a<b: also a tag that allows a line break inside the name."""
-    return _BREAK_TAG.sub("", unescape(text))
-
-
-def without_latex_escapes(text: str) -> str:
-    r"""10.1000/18\_2 -> 10.1000/18_2"""
-    return _LATEX_ESCAPE.sub(_write_latex_character, text) if "\\" in text or "$" in text or "{" in text else text
-
-
-def _write_latex_character(found: re.Match[str]) -> str:
-    character = found[found.lastgroup] if found.lastgroup else ""
-    return _LATEX_WORDS.get(character, character)
 
 
 def with_slash_for_backslash(text: str) -> str:
@@ -283,29 +243,6 @@ def with_slash_for_backslash(text: str) -> str:
     return f"{text[: found.start()].replace(chr(92), '/')}{found[1]}/{text[found.end() :]}"
 
 
-def without_escapes(text: str) -> str:
-    r"""10.1000/a\u003cb -> 10.1000/a<b: an escape of JSON or of a programming language."""
-    return _ESCAPE.sub(_write_escaped_character, text) if "\\" in text else text
-
-
-def _write_escaped_character(escape: re.Match[str]) -> str:
-    if escape[3]:
-        return "/"
-    code = int(escape[1] or escape[2], 16)
-    character = chr(code) if code not in range(0xD800, 0xE000) else "\ufffd"
-    return character if character.isprintable() else " "
-
-
-def without_links(text: str) -> str:
-    """10.1000/74<947:ABC>http://2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: a part that a program linked as a host."""
-    return _HOST_LINK.sub(r"\1", ends.without_link(text)) if "http" in text else text
-
-
-def without_inline_tags(text: str) -> str:
-    """10.1000/<b>182</b>-3 -> 10.1000/182-3: tags that change how a part of the name looks."""
-    return _INLINE.sub(r"\2", text) if "</" in text else text
-
-
 def decode_again(text: str) -> str:
     """10.1000%2F182 -> 10.1000/182: a name that was encoded twice. Malformed escapes are left as they are."""
     if "%" not in text:
@@ -314,7 +251,7 @@ def decode_again(text: str) -> str:
         decoded = unquote(text, errors="strict")
     except UnicodeError:
         return text
-    return decoded if decoded == text else with_plain_blanks(decoded)
+    return decoded if decoded == text else with_plain_blanks(read_carrier(decoded).text)
 
 
 def parameter_value(text: str) -> str:

@@ -55,7 +55,8 @@ async def test_checks_have_a_twentieth_of_the_budget(proxy: Proxy) -> None:
     rows = await ask(proxy, [f"see 10.5555/{number};" for number in range(20)])
     found = [exists for row in rows for _, exists in states(row)]
     # The bucket of checks has 5 tokens, and half of one more each second.
-    assert len(found) == 20 and 5 <= found.count(False) < 12 and found.count(True) == 0
+    # A name that does not exist takes up to three more of them, for what it may have been.
+    assert len(found) == 20 and 2 <= found.count(False) < 12 and found.count(True) == 0
     assert all(row["best"] is not None for row in rows if states(row)[0][1] is None)
 
 

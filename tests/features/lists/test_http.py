@@ -429,7 +429,7 @@ async def test_every_name_of_a_text_has_its_verdict_and_its_place(proxy: Proxy) 
     ]
     assert [PROSE[row["start"] : row["end"]] for row in found] == [row["input"] for row in found]
     chosen = rows(await send(proxy, PROSE, "?extract=true&fields=doi,start,confidence", content_type="text/html"))
-    assert chosen[0] == {"doi": "10.5555/a", "start": 7, "confidence": "sure"}
+    assert chosen[0] == {"doi": "10.5555/a", "start": 7, "confidence": "likely"}
     assert (await send(proxy, "[]", "?extract=true", content_type="application/json")).status == 415
     assert (await send(proxy, PROSE, "?fields=start")).status == 400
 

@@ -278,11 +278,11 @@ async def test_what_could_not_be_verified_is_not_missing(proxy: Proxy) -> None:
 
 async def test_a_name_that_an_operator_has_set_is_not_called_registered(tmp_path: Path) -> None:
     file = tmp_path / "records.toml"
-    file.write_text('[[record]]\ndoi = "10.1000/here"\ntarget = "https://library.example/"\n', encoding="utf-8")
+    file.write_text('[[record]]\ndoi = "10.1000/here1"\ntarget = "https://library.example/"\n', encoding="utf-8")
     async with Proxy(local_records=str(file)) as proxy:
-        page = await send(proxy, "A title. 10.1000/here", accept_language="en")
+        page = await send(proxy, "A title. 10.1000/here1", accept_language="en")
     [row] = results(page)
-    assert row[2].startswith("Set by the operators of this resolver; the registry was not queried 10.1000/here")
+    assert row[2].startswith("Set by the operators of this resolver; the registry was not queried 10.1000/here1")
 
 
 async def test_the_reasons_of_a_page_are_in_its_language(tmp_path: Path) -> None:
@@ -441,8 +441,8 @@ async def test_of_a_thesis_only_the_list_after_its_heading_is_read(proxy: Proxy)
 
 
 async def test_problems_come_first_and_the_numbers_add_up(proxy: Proxy) -> None:
-    proxy.upstream.fault("10.1000/fault", "status", status=503)
-    got = await send(proxy, f"{TEXT}Roe https://doi.org/10.1000/182\nPoe 10.1000/fault\n", "refs.txt")
+    proxy.upstream.fault("10.1000/fault1", "status", status=503)
+    got = await send(proxy, f"{TEXT}Roe https://doi.org/10.1000/182\nPoe 10.1000/fault1\n", "refs.txt")
     assert [words[0] for _, _, words in shown_rows(got)] == ["✗", "→", "–", "?", "✓", "✓"]
     numbers = re.findall(r'<li class="is-\w+"><strong>(\d+)</strong> ([^<]*)</li>', got.text)
     assert numbers == [

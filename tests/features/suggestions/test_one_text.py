@@ -76,7 +76,7 @@ KINDS: Final[dict[str, Callable[[str], str]]] = {
     "pages": lambda name: f"{name} 16 pages",
 }
 STRANGE: Final = (
-    "no name", "10.5555", "10.5555/", "10/aabbe", "https://doi.org/aabbe", "arXiv:1706.03762", "doi", "%",
+    "no name", "10.5556", "10.5555/", "10/aabbe", "https://doi.org/aabbe", "arXiv:1706.03762", "doi", "%",
     "https://arxiv.org/abs/1706.03762v3", "https://zenodo.org/records/1234567", "10.5555/comer", "101000/182",
     "10.5555/slc-2024-00003", "10.1000/182 (accessed 2020)", "+10.5555/182", "10.5555/182%20", "10.5555/182、",
     "https://doi.org/10.5555/182#sec1", "10.5555/Сell", "@article{a, doi={10.5555/182}}", "TY  - JOUR",
@@ -133,6 +133,7 @@ async def doors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> AsyncItera
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(Proxy())
         desk = await stack.enter_async_context(running_tools({"upstream_url": proxy.upstream.url}))
+        proxy.upstream.put("10.5555")
         for name in (*NAMES, *OTHERS):
             proxy.upstream.put(name, url="https://example.org/")
             # The nearest names are those that a resolver knows.

@@ -146,7 +146,8 @@ async def test_the_form_finds_the_one_name_of_a_citation(proxy: Proxy) -> None:
         got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
         assert (got.status, got["location"]) == (200, None)
         assert 'class="button" href="/10.5555/amajethics.2021.550"' in got.text
-    assert proxy.upstream.queries() == 1
+    # The name with what may be a part of it was looked up too.
+    assert proxy.upstream.queries() == 2
 
 
 async def test_the_form_finds_the_short_doi_in_a_url_of_this_resolver() -> None:
@@ -167,6 +168,7 @@ async def test_the_one_name_of_a_citation_has_the_page_that_it_has_alone(proxy: 
 
 
 async def test_each_name_of_a_text_has_a_button(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555")
     for text in ("10.5555/a., 10.5555/b. and more", "see 10.5555/A and https://doi.org/10.5555/b or doi:10.5555/b"):
         got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
         assert (got.status, "DOIs in your text" in got.text) == (200, True)
@@ -176,6 +178,15 @@ async def test_each_name_of_a_text_has_a_button(proxy: Proxy) -> None:
         ]
     got = await proxy.post("/", "hdl=no+name", accept=BROWSER)
     assert (got.status, 'class="button" href' in got.text) == (400, False)
+
+
+async def test_a_likely_name_whose_prefix_nobody_has_is_not_in_the_text(proxy: Proxy) -> None:
+    for text, shown in (("about 10.5556/182 of", "Not a DOI"), ("about doi:10.5556/182 of", "DOI Not Found")):
+        got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
+        assert (got.status, shown in got.text) == (400 if shown == "Not a DOI" else 404, True)
+    body = "about 10.5556/182 of"
+    got = await proxy.post("/api/resolve?extract=true&suggest=checked&output=json", body, content_type="text/plain")
+    assert [(row["doi"], row["verdict"], row["reason"]) for row in got.json] == [(None, "not_a_doi", "no-doi")]
 
 
 async def test_a_text_in_the_form_is_not_taken_for_a_name_in_an_outage(proxy: Proxy) -> None:

@@ -39,7 +39,7 @@ from doi_proxy.features.lists.verdict import (
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.list_formats.body import ListSource, read_items
-from doi_proxy.list_formats.entries import ListItem
+from doi_proxy.list_formats.entries import NO_DOI, ListItem
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.resolution import UNCONFIRMED, Conditions, Negotiation, Origin
 from doi_proxy.system.files import STANDARD_INPUT
@@ -580,6 +580,12 @@ class _Batch:
             derived=row.derived,
         )
         best = best if row.found is None else row.reading
+        has_doubt = row.found is not None and row.found.confidence in ("likely", "doubtful")
+        if checks and name is not None and has_doubt and not any(suggestion.exists for suggestion in suggestions):
+            if await names.lacks_prefix(name, options.client):
+                message = f"Nobody has the prefix {name.prefix}, so this is not a DOI."
+                row = replace(row, doi=None, verdict=Verdict.NOT_A_DOI, reason=NO_DOI, message=message)
+                return _suggest(row, None, ())
         if best is not None or suggestions:
             row = replace(row, reason=None) if row.verdict is Verdict.NOT_A_DOI and not row.derived else row
         return _suggest(row, best, suggestions)

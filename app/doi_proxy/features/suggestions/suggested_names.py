@@ -155,6 +155,10 @@ class SuggestedNames(Section):
         states = [(suggestion, await self._existence.check(suggestion.doi, client)) for suggestion in suggestions]
         return _select(Candidates(None, tuple(suggestions), ()), states, ())
 
+    async def lacks_prefix(self, name: HandleName, client: ClientNetwork) -> bool:
+        """Whether it is known that nobody has the prefix of a name: what looked like a DOI is something else."""
+        return await self._existence.check(HandleName(name.prefix), client) is False
+
     @property
     def can_search(self) -> bool:
         """Whether near names are searched, which takes a turn of a thread for each."""
@@ -184,20 +188,21 @@ class SuggestedNames(Section):
         with suppress(InvalidName):
             text = decode(text)
         names: dict[str, HandleName] = {}
-        for found in find_names(text[:_MAX_SEARCHED]):
-            if found.confidence == "doubtful":
-                continue
+        in_text = [found for found in find_names(text[:_MAX_SEARCHED]) if found.confidence != "doubtful"]
+        for found in in_text:
             # What else the name may be that is looked up.
-            # Rules whose names may also end earlier or later: a book and its chapter. None is a name as it stands.
-            others = found.suggestions[:2] if found.rule in (None, "chapter") else ()
+            # It may also end earlier or later: a book and its chapter.
+            others = found.suggestions[:2] if found.confidence == "likely" or found.rule is None else ()
             known = [other.doi for other in await self.check(others, client) if other.exists]
-            if not known or await self._existence.check(found.name, client) is not False:
+            is_likely = found.confidence == "likely"
+            exists = await self._existence.check(found.name, client) if known or is_likely else None
+            if exists is not False or not (known or (is_likely and await self.lacks_prefix(found.name, client))):
                 names.setdefault(found.name.key, found.name)
             for other in known:
                 names.setdefault(other.key, other)
         if names:
             return tuple(names.values()) if len(names) == 1 or len(text.split()) > 1 else ()
-        best = read_best(text, own_hosts=self._own_hosts)
+        best = None if in_text else read_best(text, own_hosts=self._own_hosts)
         if best is not None and best.confidence != "doubtful":
             return (best.name,)
         derived = derive(text[:_MAX_SEARCHED])
