@@ -585,7 +585,7 @@ class _Batch:
         if is_open and name is not None and await names.lacks_prefix(name, options.client):
             message = f"Nobody has the prefix {name.prefix}, so this is not a DOI."
             row = replace(row, doi=None, verdict=Verdict.NOT_A_DOI, reason=NO_DOI, message=message)
-                return _suggest(row, None, ())
+            return _suggest(row, None, ())
         if best is not None or suggestions:
             row = replace(row, reason=None) if row.verdict is Verdict.NOT_A_DOI and not row.derived else row
         return _suggest(row, best, suggestions)
