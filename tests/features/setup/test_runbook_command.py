@@ -21,6 +21,10 @@ def test_an_entry_is_printed_whatever_its_case(capsys: pytest.CaptureFixture[str
     assert text.count("\n#") == 0
     assert main(["runbook", "doiproxydown"]) == 0
     assert capsys.readouterr().out == text
+    assert main(["runbook", "open connections"]) == 0
+    assert re.fullmatch(
+        r"### Open connections\n\nThe open .+\n\n- \*\*Look at:\*\* .+\n- \*\*Do:\*\* .+\n", capsys.readouterr().out
+    )
 
 
 def test_without_a_name_the_page_is_printed_and_other_pages_by_their_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,16 +21,21 @@ from doi_proxy.web.freshness import STATIC_FILE
 from doi_proxy.web.redirect import Face
 
 _ENTRY: Final = re.compile(r"^### (.+)$", re.MULTILINE)
+#: A row about a line of the status page: the line, what it means, what to look at, and what to do.
+_ROW: Final = re.compile(r"^\| (.+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
 
 
 def read_entries() -> Mapping[str, str]:
     """The entries of the runbook by their title in small letters, such as `doiproxydown`: Markdown with the title."""
     entries: dict[str, str] = {}
-    # A heading of the second level ends an entry too.
-    for part in re.split(r"^(?=##)", read_manual_page("runbook"), flags=re.MULTILINE):
+    alerts, _, lines = read_manual_page("runbook").partition("## Lines of the status page\n")
+    for part in re.split(r"^(?=###)", alerts, flags=re.MULTILINE):
         found = _ENTRY.match(part)
         if found:
             entries[found[1].lower()] = part.strip() + "\n"
+    # After the head of the table.
+    for title, meaning, look, do in _ROW.findall(lines)[2:]:
+        entries[title.lower()] = f"### {title}\n\n{meaning}\n\n- **Look at:** {look}\n- **Do:** {do}\n"
     return entries
 
 
