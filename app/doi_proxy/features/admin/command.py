@@ -121,7 +121,7 @@ def _add_show(command: argparse.ArgumentParser) -> None:
 def _show(context: feature.CommandContext, namespace: argparse.Namespace) -> int:
     if not namespace.names:
         if namespace.server is not None:
-            raise ConfigurationError("--server needs names; doi-proxy status --server URL has the counts of that proxy")
+            raise ConfigurationError("--server needs names; for counts: doi-proxy status --format json --server URL")
         from doi_proxy.features.admin.purge import show_counts
 
         return asyncio.run(show_counts(context.stores, every_entry=namespace.every_entry))
