@@ -59,6 +59,7 @@ async def running(settings: dict[str, Any] | None = None, **bounds: Any) -> Asyn
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
     async with running() as desk:
+        desk.upstream.put("10.1000", url=URL)
         yield desk
 
 
