@@ -22,6 +22,7 @@ MAX_FIELDS: Final = 2_000
 _MAX_VALUE_CHARACTERS: Final = 32_768
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
+_CITED_FIELD: Final = re.compile(rf"(?<![\w-])({'|'.join(lines.TAG_OF)})\s{{0,8}}=\s{{0,80}}", re.IGNORECASE)
 _ANY_FIELD: Final = re.compile(r"(?:^|[,{\n])[^\S\n]{0,40}([A-Za-z][\w-]{0,40})\s{0,8}=(?=\s{0,80}[{\"\w])")
 #: The fields of an archive's identifier, and those that name the archive (biblatex, section 3.14.7).
 _EPRINT: Final = re.compile(r"(?<![\w-])(?:archiveprefix|eprinttype)\s{0,8}=\s{0,8}[{\"]?\s{0,8}arxiv", re.IGNORECASE)
@@ -104,7 +105,9 @@ class BibtexReader(lines.LineReader):
             return []
         part, line = "\n".join(self._part), self._first
         self._part, self._first, self._size = [], 0, 0
-        entry = self._entry = self._entry or (part[: lines.MAX_ENTRY_CHARACTERS] if self.keeps_entries else "")
+        if self.keeps_entries and not self._entry:
+            self._entry = lines.write_ris_entry(_read_fields(part[: lines.MAX_ENTRY_CHARACTERS], self._strings))
+        entry = self._entry
         names: list[lines.ReadItem] = []
         counted = 0
         for at, value in islice(_find_names(part, self._strings), MAX_FIELDS):
@@ -176,7 +179,18 @@ def _find_names(part: str, strings: Mapping[str, str]) -> Iterator[tuple[int, st
             yield match.start(), value
 
 
-def _read_value(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) -> tuple[str, int]:
+def _read_fields(part: str, strings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The fields of an entry that say what its work is. A line break in one is a blank."""
+    part = part.replace("\n", " ")
+    ends, after = _Ends(part), 0
+    while match := _CITED_FIELD.search(part, after):
+        value, after = _read_value(part, match.end(), ends, strings, is_name=False)
+        yield match[1], value
+
+
+def _read_value(
+    part: str, start: int, ends: _Ends, strings: Mapping[str, str], *, is_name: bool = True
+) -> tuple[str, int]:
     """The value at a place, and where it ends: pieces in braces, in quotes or bare, which "#" joins."""
     value, after = "", start
     # Parts of a value that are joined by "#".
@@ -184,7 +198,10 @@ def _read_value(part: str, start: int, ends: _Ends, strings: Mapping[str, str]) 
         is_bare = part[after : after + 1] not in _OPENING
         piece, after, following = _read_piece(part, after, ends, strings)
         known = strings.get(piece.lower()) if is_bare else None
-        value += _strip_tex(piece) if known is None else known
+        if known is None:
+            # A blank at the end of a piece belongs to a title, and not to a name.
+            known = _strip_tex(piece) if is_name else _read_tex(piece)
+        value += known
         joined = _JOIN.match(part, following)
         if joined is None:
             break
@@ -353,14 +370,17 @@ RIS: Final = TagFormat(
     starts=frozenset({"TY"}),
     ends=frozenset({"ER"}),
     names=frozenset({"DO"}),
-    cited={"TI": "TI", "T1": "TI", "AU": "AU", "A1": "AU", "PY": "PY", "Y1": "PY", "DA": "PY"},
+    cited={
+        "TI": "TI", "T1": "TI", "AU": "AU", "A1": "AU", "A2": "ED", "ED": "ED", "PY": "PY", "Y1": "PY", "DA": "PY",
+        "T2": "T2", "JO": "T2", "JF": "T2", "JA": "T2", "BT": "T2", "PB": "PB", "VL": "VL", "IS": "IS", "SP": "SP",
+    },
     distant=frozenset({"AB", "N2", "RN"}),
-)
+)  # fmt: skip
 MEDLINE: Final = TagFormat(
     field=re.compile(r"([A-Z]{2,4}) {0,2}-(?: +(.*))?", re.DOTALL),
     starts=frozenset({"PMID"}),
     names=frozenset({"LID", "AID"}),
-    cited={"TI": "TI", "FAU": "AU", "DP": "PY"},
+    cited={"TI": "TI", "FAU": "AU", "CN": "AU", "DP": "PY", "JT": "T2", "TA": "T2", "VI": "VL", "IP": "IS", "PG": "SP"},
     distant=frozenset({"AB", "CIN", "CON", "EIN", "EFR", "CRI", "CRF", "RIN", "ROF", "UIN", "UOF"}),
     mark="[doi]",
     key="PMID",
@@ -369,7 +389,18 @@ ENDNOTE: Final = TagFormat(
     field=re.compile(r"(%[0-9A-Z@!#$&()*+=<>?^~\[\]]) ?(.*)", re.DOTALL),
     starts=frozenset({"%0"}),
     names=frozenset({"%R"}),
-    cited={"%T": "TI", "%A": "AU", "%D": "PY"},
+    cited={
+        "%T": "TI",
+        "%A": "AU",
+        "%E": "ED",
+        "%D": "PY",
+        "%J": "T2",
+        "%B": "T2",
+        "%I": "PB",
+        "%V": "VL",
+        "%N": "IS",
+        "%P": "SP",
+    },
     distant=frozenset({"%X"}),
     mark="10.",
 )
@@ -378,7 +409,7 @@ WEB_OF_SCIENCE: Final = TagFormat(
     starts=frozenset({"PT"}),
     ends=frozenset({"ER"}),
     names=frozenset({"DI"}),
-    cited={"TI": "TI", "AU": "AU", "PY": "PY"},
+    cited={"TI": "TI", "AU": "AU", "PY": "PY", "SO": "T2", "PU": "PB", "VL": "VL", "IS": "IS", "BP": "SP", "AR": "SP"},
     distant=frozenset({"AB", "CR"}),
 )
 

@@ -21,7 +21,14 @@ from doi_proxy.list_formats.bibtex import expand
 from doi_proxy.list_formats.docx import MAX_DOCUMENT_BYTES, read_docx
 from doi_proxy.list_formats.extraction import locate_references, read_reference_items
 from doi_proxy.list_formats.fair_lock import HoldTurn
-from doi_proxy.list_formats.formats import BY_MEDIA_TYPE, FORMATS, GuessedReader, ListFormat, RunningTextReader
+from doi_proxy.list_formats.formats import (
+    BY_MEDIA_TYPE,
+    FORMATS,
+    GuessedReader,
+    ListFormat,
+    ReferencesReader,
+    RunningTextReader,
+)
 from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListReader, Utf8Stream, open_gunzip
 from doi_proxy.system.files import STANDARD_INPUT, open_input
 from doi_proxy.system.options import MAX_SHOWN
@@ -385,7 +392,9 @@ class ListParser:
         #: What was read: entries, of which each has a row or more. An entry of a text is one name.
         self.entries = 0
         self._reader: lines.ListReader
-        if source.extracts:
+        if source.keeps_entries and (source.extracts or source.format is formats.TEXT):
+            self._reader = ReferencesReader(source.max_line_bytes)
+        elif source.extracts:
             self._reader = RunningTextReader()
         elif source.format is not None:
             self._reader = self._open(source.format)

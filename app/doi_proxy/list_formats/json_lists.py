@@ -47,7 +47,7 @@ class ColumnReader(lines.LineReader):
         self._note: str | None = None
         self._search_note = ""
         self._line = lines.Line(0, b"")
-        self._cited: list[int] = []
+        self._title = 0
         #: The lines of a record with an open quote, its first line, and its characters.
         self._open: list[str] = []
         self._opened_at = 0
@@ -146,19 +146,19 @@ class ColumnReader(lines.LineReader):
         elif has_heading:
             self.column = f"\N{LEFT DOUBLE QUOTATION MARK}{self._name(self._index)}\N{RIGHT DOUBLE QUOTATION MARK}"
         self._echo_index = -1 if self._echo is None else self._find_column(self._echo)
-        self._cited = [folded.index(name) if name in folded else len(cells) for name in lines.CITED]
+        self._title = folded.index("title") if "title" in folded else len(cells)
         return has_heading
 
     def _read_record(self, cells: list[str]) -> lines.ReadItem:
-        line, cited = self._opened_at, [_find_cell(cells, index) for index in self._cited]
+        line = self._opened_at
         echo = cells[self._echo_index][: lines.MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
-        entry = lines.write_ris_entry(cited) if self.keeps_entries else ""
+        entry = lines.write_ris_entry(zip(self._names, cells, strict=False)) if self.keeps_entries else ""
         text = _find_cell(cells, self._index) if self._index >= 0 else ""
         if text.strip() or self._wanted is not None:
             return lines.divide(
                 lines.ListItem(_read_cell(text), line, None, echo, entry, note=lines.note_encoding(text, self._line))
             )
-        shown = cited[0] or " ".join(cell for cell in cells if cell.strip())
+        shown = _find_cell(cells, self._title) or " ".join(cell for cell in cells if cell.strip())
         without = lines.UnreadableItem(shown[: lines.MAX_EXCERPT], line, lines.WITHOUT_DOI, None, echo, lines.NO_DOI)
         fields = [lines.SearchedField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
         return lines.SearchedEntry(tuple(fields), without, None, echo, entry, note=self._search_note)
@@ -412,7 +412,10 @@ def read_json_item(
     wanted, repeated = members
     echo = _read_scalar(_find_member(value, repeated)) if repeated is not None else None
     work = _find_work(value)
-    entry = lines.write_ris_entry([_find_member(work, name) for name in lines.CITED]) if keeps_entry else ""
+    entry = ""
+    if keeps_entry:
+        stated = value.get(lines.UNSTRUCTURED)
+        entry = stated[: lines.MAX_ENTRY_CHARACTERS] if isinstance(stated, str) else lines.write_ris_entry(work.items())
     key = _find_key(value)
     name = _find_member(value, wanted) if wanted is not None else _find_name(value, work)
     if isinstance(name, str) and (name.strip() or wanted is not None):
