@@ -38,13 +38,14 @@ _PLACES: Final = tuple(
         rf"(?<![\d(./-])\b(?P<volume>{_V}),\s(?P<page>{_P})(?:-{_P})?\s?\({_Y}\)",
         rf"\b{_Y},\s(?P<volume>{_V})(?:\s?\((?P<issue>\d+)\))?,\s(?P<page>{_P})\b",
         rf";\s?(?P<volume>{_V})\s?(?:\((?P<issue>[^)]{{0,12}})\))?\s?:\s?(?P<page>{_P})\b",
-        rf"\({_Y}\)\s?[:,]\s?(?P<page>{_P})(?=[-.,;\s]|$)",
+        rf"\({_Y}\)(?:\s?[:,]\s?|\s)(?P<page>{_P})(?=[-.,;\s]|$)",
+        rf"[,.]\s(?P<volume>{_V}),\s(?P<page>[a-z]{{1,2}}\d+|(?!{_Y}\b)\d{{4,7}})(?=[.,\s]|$)",
         rf"[,.;:]\s?(?P<volume>{_V})\s?[,:]\s?(?P<page>{_P})-{_P}\b",
         rf"[,:;]\s?(?P<page>(?!{_Y}-{_Y}){_P})-{_P}(?=[\s.,;)]|$)",
     )
 )
 _QUOTED: Final = re.compile(
-    r"[“„«「『]\s?(.{2,400}?)[.,]?\s?[”“»」』]|(?<!\w)\"(.{2,400}?)\"(?!\w)|(?<!\w)[‘‚](.{2,400}?)[.,]?[’‘](?!\w)"
+    r"[“„«「『]\s?(.{2,400}?)[.,]?\s?[”“»」』]|(?<!\w)\"(.{2,400}?)\"(?!\w)|(?<!\w)[‘‚'](.{2,400}?)[.,]?[’‘'](?!\w)"
 )
 #: The end of a title after a year or names: a sentence, a bracket, a label or a number.
 _END: Final = re.compile(
@@ -80,7 +81,7 @@ _PREPRINT: Final = re.compile(
 )
 _NOTICE: Final = re.compile(
     r"\b(?:errat(?:um|a)|corrigend(?:um|a)|addendum|retraction|berichtigung|rectificat\w+|fe de erratas|"
-    r"(?:a |author |publisher )correction|correction(?: to)?:|correction to|(?:comments?|commentary) on|"
+    r"(?:a |author |publisher )correction|department of error|correction(?: to)?:|correction to|(?:comments?|commentary) on|"
     r"(?:reply|response|rejoinder) to|book review)\b|^correction\b|\[[^\]]*\b\d{1,4}, \w?\d+ \(\d{4}\)\]",
     re.IGNORECASE,
 )
@@ -134,9 +135,9 @@ def is_notice(title: str) -> bool:
 
 
 def read_number(text: str) -> str:
-    """The last number of a volume, an issue or a page, without letters and leading zeros."""
-    found = _DIGITS.findall(text)
-    return (found[-1].lstrip("0") or "0") if found else ""
+    """The first number of a volume, an issue or a page, without letters, leading zeros and the series: "s2-42"."""
+    found = _DIGITS.search(text.partition("-")[2] if text[:1] in "sS" and "-" in text[:3] else text)
+    return (found[0].lstrip("0") or "0") if found else ""
 
 
 def _read_fields(entry: str) -> Cited:

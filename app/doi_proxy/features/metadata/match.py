@@ -113,8 +113,8 @@ def match(cited: Cited, work: Work) -> Comparison:
     """Compare what a reference says with the work that its DOI names."""
     place, has_page = _compare_places(cited, work)
     authors = _compare_authors(cited, work)
-    # A data set and a program are published again and again with one DOI.
-    is_dated = work.year is not None and work.type not in ("dataset", "software")
+    # A data set and a program are published again and again with one DOI, and a thesis is often scanned later.
+    is_dated = work.year is not None and work.type not in ("dataset", "software", "dissertation", "thesis")
     years = min((abs(year - work.year) for year in cited.years), default=None) if work.year and is_dated else None
     if place and (authors or (authors is None and years in (0, 1))) and cited.is_notice == work.is_notice:
         return Comparison("same")
@@ -122,7 +122,8 @@ def match(cited: Cited, work: Work) -> Comparison:
     facts = _Facts(title, words, authors, place, years, has_page)
     agrees = title in ("full", "main")
     # A comment has another author.
-    if cited.is_notice != work.is_notice and (agrees or title == "near"):
+    is_beside = bool(work.volume) and _is_among(read_number(work.volume), cited.volumes) is True and years in (0, 1)
+    if cited.is_notice != work.is_notice and (agrees or title == "near" or is_beside):
         return Comparison("related", ("notice", *facts.wrong))
     if not agrees and place is not True and _is_container(cited, work):
         return Comparison("related", ("container",))
@@ -239,7 +240,8 @@ def _is_container(cited: Cited, work: Work) -> bool:
     main, book = split_words(split_title(work.title)[0]), split_words(work.container)
     if len(book) > 1 and not work.volume and cited.title:
         stated = split_words(cited.title), split_words(split_title(cited.title)[0])
-        return max(measure(words, book) for words in stated) >= 0.85
+        if max(measure(words, book) for words in stated) >= 0.85:
+            return True
     # In a text, editors come before the title of the book, and publishers after it.
     words = split_words(cited.container)
     words = words[: 2 * len(main) + 12] if cited.text else words
@@ -291,6 +293,9 @@ def _compare_places(cited: Cited, work: Work) -> tuple[bool | None, bool]:
     ):
         # A page inside the work.
         return None, False
+    if page and volume is False and len(first) < 2:
+        # Many works begin at page 1.
+        return False, False
     if page:
         return (True if volume is not False else None), volume is False
     if page is False:

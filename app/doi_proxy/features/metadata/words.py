@@ -24,7 +24,9 @@ STOP: Final = frozenset(word for words in _STOP.values() for word in words.split
 #: Endings that tell a language, of folded words.
 _ENDINGS: Final = {
     "en": re.compile(r"(?:ing|ness|ship|ed|ics?|[a-z]{3}y|ies|ous|ance|ence|sh|ck|th|ght)$"),
-    "de": re.compile(r"(?:ung|ungen|[hk]eit|[hk]eiten|ische[nrs]?|lich\w{0,2}|schaft|schaften|tat|ismus|iker)$"),
+    "de": re.compile(
+        r"(?:ung|ungen|[hk]eit|[hk]eiten|ische[nrs]?|lich\w{0,2}|schaft|schaften|tat|ismus|iker|[a-z]{4}en)$"
+    ),
     "fr": re.compile(r"(?:iques?|eux|aires?|eurs?|ites?|elles?|ement|isme)$"),
     "es": re.compile(r"(?:cion|ciones|dad|dades|[ií]c[oa]s?)$"),
     "it": re.compile(r"(?:zion[ei]|ita|ic[oahe]{1,2})$"),
