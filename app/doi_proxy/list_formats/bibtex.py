@@ -364,23 +364,25 @@ class TagFormat:
     key: str = ""
 
 
+def _read_tags(tags: str) -> dict[str, str]:
+    """The tags of a format, each with that of RIS."""
+    return {tag: kind for part in tags.split() for kind, _, own in [part.partition(":")] for tag in own.split(",")}
+
+
 RIS: Final = TagFormat(
     # Some programs write fewer blanks than the specification has.
     field=re.compile(r"\s*([A-Z][A-Z0-9]) {0,2}-(?: +(.*))?", re.DOTALL),
     starts=frozenset({"TY"}),
     ends=frozenset({"ER"}),
     names=frozenset({"DO"}),
-    cited={
-        "TI": "TI", "T1": "TI", "AU": "AU", "A1": "AU", "A2": "ED", "ED": "ED", "PY": "PY", "Y1": "PY", "DA": "PY",
-        "T2": "T2", "JO": "T2", "JF": "T2", "JA": "T2", "BT": "T2", "PB": "PB", "VL": "VL", "IS": "IS", "SP": "SP",
-    },
+    cited=_read_tags("TI:TI,T1 AU:AU,A1 ED:ED,A2 PY:PY,Y1,DA T2:T2,JO,JF,JA,BT PB:PB VL:VL IS:IS SP:SP"),
     distant=frozenset({"AB", "N2", "RN"}),
-)  # fmt: skip
+)
 MEDLINE: Final = TagFormat(
     field=re.compile(r"([A-Z]{2,4}) {0,2}-(?: +(.*))?", re.DOTALL),
     starts=frozenset({"PMID"}),
     names=frozenset({"LID", "AID"}),
-    cited={"TI": "TI", "FAU": "AU", "CN": "AU", "DP": "PY", "JT": "T2", "TA": "T2", "VI": "VL", "IP": "IS", "PG": "SP"},
+    cited=_read_tags("TI:TI AU:FAU,CN PY:DP T2:JT,TA VL:VI IS:IP SP:PG"),
     distant=frozenset({"AB", "CIN", "CON", "EIN", "EFR", "CRI", "CRF", "RIN", "ROF", "UIN", "UOF"}),
     mark="[doi]",
     key="PMID",
@@ -389,18 +391,7 @@ ENDNOTE: Final = TagFormat(
     field=re.compile(r"(%[0-9A-Z@!#$&()*+=<>?^~\[\]]) ?(.*)", re.DOTALL),
     starts=frozenset({"%0"}),
     names=frozenset({"%R"}),
-    cited={
-        "%T": "TI",
-        "%A": "AU",
-        "%E": "ED",
-        "%D": "PY",
-        "%J": "T2",
-        "%B": "T2",
-        "%I": "PB",
-        "%V": "VL",
-        "%N": "IS",
-        "%P": "SP",
-    },
+    cited=_read_tags("TI:%T AU:%A ED:%E PY:%D T2:%J,%B PB:%I VL:%V IS:%N SP:%P"),
     distant=frozenset({"%X"}),
     mark="10.",
 )
@@ -409,7 +400,7 @@ WEB_OF_SCIENCE: Final = TagFormat(
     starts=frozenset({"PT"}),
     ends=frozenset({"ER"}),
     names=frozenset({"DI"}),
-    cited={"TI": "TI", "AU": "AU", "PY": "PY", "SO": "T2", "PU": "PB", "VL": "VL", "IS": "IS", "BP": "SP", "AR": "SP"},
+    cited=_read_tags("TI:TI AU:AU PY:PY T2:SO PB:PU VL:VL IS:IS SP:BP,AR"),
     distant=frozenset({"AB", "CR"}),
 )
 

@@ -11,25 +11,10 @@ from typing import Final
 
 from doi_names.derived import derive
 from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder, find_names
-from doi_proxy.list_formats import bibtex
+from doi_proxy.list_formats import bibtex, lines
 from doi_proxy.list_formats.bibtex import BibtexReader
 from doi_proxy.list_formats.json_lists import ColumnReader, JsonLinesReader, JsonListReader
-from doi_proxy.list_formats.lines import (
-    MAX_ENTRY_CHARACTERS,
-    MAX_EXCERPT,
-    MAX_LINE_BYTES,
-    NO_DOI,
-    WITHOUT_DOI,
-    Line,
-    LineReader,
-    LinesReader,
-    ListItem,
-    ListReader,
-    ReadItem,
-    UnreadableItem,
-    decode_bytes,
-    open_decoder,
-)
+from doi_proxy.list_formats.lines import LinesReader, ListItem, ListReader, ReadItem, open_decoder
 from doi_proxy.web import media_types
 
 
@@ -82,33 +67,30 @@ class RunningTextReader:
         return items
 
 
-class ReferencesReader(LineReader):
+class ReferencesReader(lines.LineReader):
     """The references of a text: one in each paragraph, or up to each line with a name if a paragraph has several."""
 
     def __init__(self, max_line_bytes: int) -> None:
         super().__init__(max_line_bytes)
         self._paragraph: list[str] = []
-        self._first = self._size = 0
+        self._first = 0
 
-    def _read(self, read: list[Line]) -> list[ReadItem]:
+    def _read(self, read: list[lines.Line]) -> list[ReadItem]:
         items: list[ReadItem] = []
         for line in read:
-            text = decode_bytes(line.data)[0]
-            if not text.strip() or self._size > MAX_ENTRY_CHARACTERS:
+            text = lines.decode_bytes(line.data)[0]
+            if not text.strip() or sum(map(len, self._paragraph)) > lines.MAX_ENTRY_CHARACTERS:
                 items += self._finish()
             if text.strip():
                 self._first = self._first if self._paragraph else line.number
                 self._paragraph.append(text)
-                self._size += len(text)
         return items
 
     def _finish(self) -> list[ReadItem]:
-        if not self._paragraph:
-            return []
-        whole = "\n".join(self._paragraph)
-        lines, first, self._paragraph, self._size = self._paragraph, self._first, [], 0
+        paragraph, self._paragraph = self._paragraph, []
+        whole = "\n".join(paragraph)
         found: dict[tuple[str, int], FoundName] = {}
-        for name in find_names(whole[: 4 * MAX_ENTRY_CHARACTERS]):
+        for name in find_names(whole[: 4 * lines.MAX_ENTRY_CHARACTERS]):
             at = whole.count("\n", 0, name.start)
             # A line that begins with the name again, as "doi:" and as a URL, goes on with its reference.
             is_again = (name.name.key, at - 1) in found and name.start - whole.rfind("\n", 0, name.start) < 40
@@ -116,12 +98,14 @@ class ReferencesReader(LineReader):
         items: list[ReadItem] = []
         begin = 0
         for (_, at), name in found.items():
-            begin = min(begin, at)
-            reference = whole if len(found) == 1 else "\n".join(lines[begin : at + 1])
-            items.append(ListItem(name.text, first + at, None, None, reference[:MAX_ENTRY_CHARACTERS], name))
+            reference = whole if len(found) == 1 else "\n".join(paragraph[min(begin, at) : at + 1])
+            entry = reference[: lines.MAX_ENTRY_CHARACTERS]
+            items.append(ListItem(name.text, self._first + at, entry=entry, found=name))
             begin = at + 1
-        shown = whole[:MAX_EXCERPT]
-        return items or [UnreadableItem(shown, first, WITHOUT_DOI, reason=NO_DOI, derived=derive(whole[:2_048]))]
+        if items or not paragraph:
+            return items
+        shown, others = whole[: lines.MAX_EXCERPT], derive(whole[:2_048])
+        return [lines.UnreadableItem(shown, self._first, lines.WITHOUT_DOI, reason=lines.NO_DOI, derived=others)]
 
 
 #: Makes a reader, given the limit of a line, and the columns or members with the names and with what rows repeat.
@@ -267,7 +251,7 @@ class GuessedReader:
         head = self._head[:HEAD_CHARACTERS].decode("utf-8", "replace").lstrip("\ufeff")
         form = format_of_head(head)
         is_text = form is None and self.keeps_entries
-        self._reader = reader = ReferencesReader(MAX_LINE_BYTES) if is_text else self._open(form or TEXT)
+        self._reader = reader = ReferencesReader(lines.MAX_LINE_BYTES) if is_text else self._open(form or TEXT)
         reader.keeps_entries = self.keeps_entries
         return reader
 

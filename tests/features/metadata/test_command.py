@@ -96,7 +96,7 @@ async def test_an_interruption_ends_after_the_fetch_under_way_and_the_rest_follo
     agency.free.clear()
     running = asyncio.create_task(bench.run(*arguments))
     # The first works are under way, and the records of the other names are known.
-    await until(lambda: len(agency.requests) == 4 and bench.upstream.queries(names[-1]) == 1)
+    await until(lambda: len(agency.requests) == 3 and bench.upstream.queries(names[-1]) == 1)
     os.kill(os.getpid(), signal.SIGINT)
     await bench.said("a second signal stops immediately")
     agency.free.set()

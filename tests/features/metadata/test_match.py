@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from doi_proxy.features.metadata.cited import MAX_CHARACTERS, read_cited
-from doi_proxy.features.metadata.match import Comparison, match
+from doi_proxy.features.metadata.match import Compared, match
 from doi_proxy.features.metadata.work import Work
 from doi_proxy.list_formats import formats
 from doi_proxy.list_formats.bibtex import expand
@@ -68,6 +68,9 @@ CLIMATE: Final = book(
     by_group=True,
 )  # fmt: skip
 FIRES: Final = article("Global fire emissions database", "Randerson", 2017, kind="dataset")
+THESIS: Final = article("Sediment transport in alpine rivers", "Keller", 2017, kind="thesis")
+SERIES: Final = article("The Elements of Ecology", "Kitzes", 2009, "Springer Series in Statistics", "book")
+ERROR: Final = Work("Department of Error", (), 2018, "", "Molecular Ecology", "27", "5", "1301", is_notice=True)
 EDITORIAL: Final = article("Editorial", "Smith", 2019, "Journal of Things;3;1;1;2")
 LASSO: Final = article("Shrinkage by the lasso: a retrospective", "Tibs", 2011, "Statistics;73;3;273;282")
 
@@ -104,7 +107,9 @@ SAME: Final[list[tuple[str, Work]]] = [
     ("vgl. Wick (2016), plotter, S. 12 ff., 10.5555/a", PLOTS),
     ("Deep learning (LeCun/Bengio/Hinton 2015), 10.5555/a", NETS),
     ("10.5555/a — Sandve's Ten simple rules for sharing data", RULES),
+    ("Meier, A. et al. (2018) 'Genomic signatures of adaptation to climate in alpine plants', Mol. Ecol.", PLANTS),
     # No title in the style
+    ("Y. LeCun, L. Bottou, Proc. IEEE 86 (1998) 2278.", DIGITS),
     ("Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Proc. IEEE 86, 2278 (1998).", DIGITS),
     ("(12) Miyaura, N.; Suzuki, A. Chem. Rev. 1995, 95 (7), 2457–2483.", COUPLING),
     # A translated title, another script, and lost letters
@@ -113,12 +118,14 @@ SAME: Final[list[tuple[str, Work]]] = [
     ("Ivanov I.I. Population genetics of grey wolves. Russ J Genet. 2010;46(5):612-20.", WOLVES_RU),
     ("Schrödinger E. The present situation of quantum mechanics. Naturwissenschaften. 1935;23:807-12.", QUANTUM),
     ("Schrödinger, E. (1935). Die gegenwärtige Lage der Quantenmechanik.", QUANTUM),
+    ("Sandve, G. K. (2013). Zehn einfache Regeln für das Teilen von Daten. PLoS Comput. Biol., 9, e1003285.", RULES),
     # Organisations, editors, editions, and titles that are cut
     (bib(author="WHO", title="World malaria report", year="2021"), MALARIA),
     (bib(editor="Field, C. B. and Barros, V. R.", title="Climate Change 2014: Impacts and Adaptation", year="2014"),
      CLIMATE),
     (bib(author="{Psychiatry Union}", title="Manual of mental disorders and their treatment", year="2013"), MANUAL),
     ("Randerson JT. Global fire emissions database. ORNL DAAC; 2023.", FIRES),
+    ("Keller, M. (1966). Sediment transport in alpine rivers (PhD thesis). ETH Zürich.", THESIS),
     ("Meier et al. Genomic signatures of adaptation to climate in... Mol Ecol 2018.", PLANTS),
     ("Meier A, Rossi B. Correction to: Genomic signatures of adaptation to climate in alpine plants. Mol Ecol. "
      "2019;28(2):455.", ERRATUM),
@@ -167,11 +174,13 @@ RELATED: Final[list[tuple[str, Work]]] = [
     (SAME[1][0], PREPRINT),
     ("Meier, A. (2017). Genomic signatures of adaptation to climate in alpine plants. bioRxiv.", PLANTS),
     (SAME[1][0], ERRATUM),
-    (SAME[28][0], PLANTS),
+    (next(case for case in SAME if case[1] is ERRATUM)[0], PLANTS),
     (SAME[1][0], COMMENT),
     ("Okafor, C. (2022). Sampling rare species. In J. Kitzes (Ed.), Handbook of Quantitative Ecology (pp. 55–78).",
      HANDBOOK),
     ("Okafor, C.: Sampling rare species. In: Kitzes, J. (Hrsg.): Handbook of Quantitative Ecology. 2022.", HANDBOOK),
+    ("Kitzes, J. (2009). Rare species. In The elements of ecology (2nd ed., pp. 485–585). Springer.", SERIES),
+    (SAME[1][0], ERROR),
     (bib(author="Okafor, C.", title="Sampling rare species", booktitle="Handbook of Quantitative Ecology"), HANDBOOK),
     ("Kitzes, J. (2022). Handbook of Quantitative Ecology. Wiley.", CHAPTER),
     (bib(title="Manual of mental disorders and their treatment", year="1994"), MANUAL),
@@ -208,7 +217,7 @@ CASES: Final = [
 ]  # fmt: skip
 
 
-def compare(reference: str, work: Work) -> Comparison:
+def compare(reference: str, work: Work) -> Compared:
     """Compare a reference as a list has it."""
     form = formats.format_of_head(reference)
     if form is None:

@@ -486,8 +486,7 @@ async def test_a_host_that_asks_for_a_pause_gets_one() -> None:
 
 async def test_the_tool_for_assistants_says_that_a_line_is_about_another_work() -> None:
     async def compare(name: HandleName, reference: str, client: str | None, priority: Priority) -> Compared:
-        work, cited = Work(TITLE, ("Einstein",), 1905), read_cited(reference)
-        return Compared(match(cited, work), cited, work)
+        return match(read_cited(reference), Work(TITLE, ("Einstein",), 1905))
 
     lines = [f"Jones K, Smith J. {OTHER} systems. 2020. doi:10.5555/a", f"Einstein A. {TITLE}. doi:10.5555/a"]
     async with assistants() as desk:

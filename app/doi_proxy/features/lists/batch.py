@@ -33,7 +33,7 @@ from doi_proxy.features.lists.verdict import (
     judge_target,
     not_a_doi,
 )
-from doi_proxy.features.metadata.match import Compared, not_compared
+from doi_proxy.features.metadata.match import Compared
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.list_formats.body import ListSource, read_items
@@ -356,7 +356,8 @@ class _Batch:
         self._queue: asyncio.Queue[ListRow | _Pending | _End] = asyncio.Queue(parts.bounds.window)
         self._slots = asyncio.Semaphore(parts.bounds.concurrency)
         self._lookups: dict[str, asyncio.Task[_Answer]] = {}
-        self._comparisons = set[asyncio.Task[Compared]]()
+        #: Their works come in the order of the list, and lists wait for an agency in turn.
+        self._comparisons, self._fetches = set[asyncio.Task[Compared]](), asyncio.Semaphore(parts.bounds.concurrency)
         self._judgements = JudgementMemory(parts.bounds.memory_bytes)
         self._agencies = AgencyLookup(parts.destinations, options)
         self._wait = UpstreamWait(parts.bounds.timeout)
@@ -451,16 +452,16 @@ class _Batch:
         """Compare a reference with the work of a name that leads somewhere."""
         await asyncio.wait((lookup,))
         if lookup.cancelled() or lookup.result().judgement.verdict not in GOOD or not entry.strip():
-            return not_compared("nothing")
+            return Compared(reason="nothing")
         compare, options = self._parts.compare, self._options
         if compare is None:
-            return not_compared("off")
+            return Compared(reason="off")
         try:
             # Seconds in which the rows of a page are read from the batch.
-            async with asyncio.timeout_at(None if options.due is None else options.due - 2.0):
+            async with asyncio.timeout_at(None if options.due is None else options.due - 2.0), self._fetches:
                 return await compare(name, entry, options.client, options.fetches)
         except TimeoutError:
-            return not_compared("late")
+            return Compared(reason="late")
 
     async def _find(self, name: HandleName) -> Judgement:
         """Look up a name. While the upstream accepts no queries, wait and try again, within the timeout."""
@@ -523,7 +524,7 @@ class _Batch:
             row = await self._suggest(row)
         if self._options.matches:
             comparison = item.comparison if isinstance(item, _Pending) else None
-            row = row.with_comparison(not_compared("nothing") if comparison is None else await comparison)
+            row = row.with_comparison(Compared(reason="nothing") if comparison is None else await comparison)
         self._parts.count(row.verdict.value)
         return row
 

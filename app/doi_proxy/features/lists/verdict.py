@@ -181,7 +181,7 @@ class ListRow:
     def with_comparison(self, compared: Compared) -> ListRow:
         """The row with what its reference has to do with the work."""
         title = None if compared.work is None else compared.work.full_title
-        return replace(self, match=compared.comparison.match, title=title, why=compared.why, compared=compared)
+        return replace(self, match=compared.match, title=title, why=compared.why, compared=compared)
 
     @property
     def reading(self) -> Reading | None:

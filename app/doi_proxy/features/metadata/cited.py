@@ -81,7 +81,7 @@ _PREPRINT: Final = re.compile(
 )
 _NOTICE: Final = re.compile(
     r"\b(?:errat(?:um|a)|corrigend(?:um|a)|addendum|retraction|berichtigung|rectificat\w+|fe de erratas|"
-    r"(?:a |author |publisher )correction|department of error|correction(?: to)?:|correction to|(?:comments?|commentary) on|"
+    r"(?:a |author |publisher )correction|department of error|correction:|correction to|(?:comments?|commentary) on|"
     r"(?:reply|response|rejoinder) to|book review)\b|^correction\b|\[[^\]]*\b\d{1,4}, \w?\d+ \(\d{4}\)\]",
     re.IGNORECASE,
 )

@@ -49,16 +49,16 @@ class Metadata(Feature):
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open what fetches works."""
-        from doi_proxy.features.metadata.works import WorkSection, open_works
+        from doi_proxy.features.metadata.works import OpenWorks, WorkSection
 
         count = core.meter.counter(
             CounterData(
                 "metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed", "refused")
             )
         )
-        service = open_works(self.context.settings, core, count, self.context.clock)
-        self.compare = service.works.compare
-        return WorkSection(service.works), service
+        works = OpenWorks(self.context.settings, core, count, self.context.clock)
+        self.compare = works.compare
+        return WorkSection(works), works
 
 
 @asynccontextmanager
@@ -67,12 +67,12 @@ async def open_comparison(settings: Settings, core: Core) -> AsyncIterator[Compa
     if not Metadata.is_on(settings):
         yield None
         return
-    from doi_proxy.features.metadata.works import open_works
+    from doi_proxy.features.metadata.works import OpenWorks
 
-    service = open_works(settings, core)
-    await service.works.load()
+    works = OpenWorks(settings, core)
+    await works.load()
     try:
-        yield service.works.compare
+        yield works.compare
     finally:
-        await service.stop()
-        await service.works.save()
+        await works.stop()
+        await works.save()

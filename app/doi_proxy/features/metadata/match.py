@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from doi_proxy.features.metadata.cited import Cited, read_number
 from doi_proxy.features.metadata.words import (
-    count_common,
+    find_common,
     find_language,
     find_near_word,
     has_group,
@@ -45,18 +45,11 @@ NotCompared = Literal["none", "failed", "late", "nothing", "off"]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """The word about a reference, and what differs."""
-
-    match: Match
-    differs: tuple[Kind, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Compared:
-    """The word about a reference, both sides, and why nothing was compared, if so."""
+    """The word about a reference, what differs, both sides, and why nothing was compared, if so."""
 
-    comparison: Comparison
+    match: Match = "unknown"
+    differs: tuple[Kind, ...] = ()
     cited: Cited | None = None
     work: Work | None = None
     reason: NotCompared | None = None
@@ -66,12 +59,7 @@ class Compared:
         """What differs, or why nothing was compared, as a sentence. None if all agrees."""
         if self.reason is not None:
             return _REASONS[self.reason]
-        return f"These differ: {', '.join(self.comparison.differs)}." if self.comparison.differs else None
-
-
-def not_compared(reason: NotCompared) -> Compared:
-    """That nothing was compared, and why."""
-    return Compared(Comparison("unknown"), reason=reason)
+        return f"These differ: {', '.join(self.differs)}." if self.differs else None
 
 
 _REASONS: Final[dict[NotCompared, str]] = {
@@ -109,69 +97,76 @@ class _Facts:
         return tuple(kind for is_wrong, kind in kinds if is_wrong)
 
 
-def match(cited: Cited, work: Work) -> Comparison:
+#: The word about a reference, and what differs.
+_Word = tuple[Match, tuple[Kind, ...]]
+
+
+def match(cited: Cited, work: Work) -> Compared:
     """Compare what a reference says with the work that its DOI names."""
+    return Compared(*_match(cited, work), cited, work)
+
+
+def _match(cited: Cited, work: Work) -> _Word:
     place, has_page = _compare_places(cited, work)
     authors = _compare_authors(cited, work)
     # A data set and a program are published again and again with one DOI, and a thesis is often scanned later.
     is_dated = work.year is not None and work.type not in ("dataset", "software", "dissertation", "thesis")
     years = min((abs(year - work.year) for year in cited.years), default=None) if work.year and is_dated else None
     if place and (authors or (authors is None and years in (0, 1))) and cited.is_notice == work.is_notice:
-        return Comparison("same")
+        return "same", ()
     title, words = _compare_titles(cited, work)
     facts = _Facts(title, words, authors, place, years, has_page)
     agrees = title in ("full", "main")
     # A comment has another author.
-    is_beside = bool(work.volume) and _is_among(read_number(work.volume), cited.volumes) is True and years in (0, 1)
+    is_beside = years in (0, 1) and read_number(work.volume) in cited.volumes
     if cited.is_notice != work.is_notice and (agrees or title == "near" or is_beside):
-        return Comparison("related", ("notice", *facts.wrong))
+        return "related", ("notice", *facts.wrong)
     if not agrees and place is not True and _is_container(cited, work):
-        return Comparison("related", ("container",))
+        return "related", ("container",)
     if place:
-        is_doubtful = facts.authors is False and title not in ("full", "main", "near")
-        return Comparison("doubtful" if is_doubtful else "same", facts.wrong if is_doubtful else ())
+        return ("same", ()) if authors is not False or agrees or title == "near" else ("doubtful", facts.wrong)
     return _judge_title(facts, cited, work) if agrees else _judge_others(facts)
 
 
-def _judge_title(facts: _Facts, cited: Cited, work: Work) -> Comparison:
+def _judge_title(facts: _Facts, cited: Cited, work: Work) -> _Word:
     """The word about a reference whose title is that of the work, and whose place does not confirm it."""
     wrong = facts.wrong
     is_far = facts.years is not None and facts.years > 3
     if facts.authors is False:
         # A short title is the title of many works, a long one can have an editor's name at the agency.
         is_other = "place" in wrong or ("year" in wrong and facts.words < 6)
-        return Comparison("different" if is_other else "doubtful", wrong)
+        return "different" if is_other else "doubtful", wrong
     if "place" in wrong:
         is_other = facts.title == "main" and "year" in wrong and is_far
-        return Comparison("different" if is_other else "related", wrong)
+        return "different" if is_other else "related", wrong
     if _is_other_form(cited, work):
-        return Comparison("related", ("edition", *wrong))
+        return "related", ("edition", *wrong)
     if is_far:
-        return Comparison("related" if facts.words > 1 else "doubtful", wrong)
+        return "related" if facts.words > 1 else "doubtful", wrong
     is_near = facts.years is not None and facts.years < 2
     is_long = facts.words > 3 or (facts.words > 2 and facts.title == "full" and (is_near or facts.years is None))
     if is_long or (facts.authors and (facts.title == "full" or is_near or facts.years is None)):
-        return Comparison("same")
-    return Comparison("doubtful" if wrong else "unknown", wrong)
+        return "same", ()
+    return "doubtful" if wrong else "unknown", wrong
 
 
-def _judge_others(facts: _Facts) -> Comparison:
+def _judge_others(facts: _Facts) -> _Word:
     """The word about a reference whose title is not that of the work, or which has none."""
     wrong = facts.wrong
     if facts.has_page and facts.authors and facts.years in (0, 1):
-        return Comparison("same")
+        return "same", ()
     if facts.title == "translated":
         # A translation can have another year, and another spelling of the author.
         if facts.authors is False:
-            return Comparison("different" if {"place", "year"} & set(wrong) else "doubtful", ("title", *wrong))
+            return "different" if {"place", "year"} & set(wrong) else "doubtful", ("title", *wrong)
         if facts.authors and "place" in wrong:
-            return Comparison("related", ("title", *wrong))
-        return Comparison("doubtful", ("title", *wrong))
+            return "related", ("title", *wrong)
+        return "doubtful", ("title", *wrong)
     if facts.authors and facts.title == "near" and "place" in wrong:
-        return Comparison("different" if "year" in wrong else "related", ("title", *wrong))
+        return "different" if "year" in wrong else "related", ("title", *wrong)
     if len(wrong) > 1:
-        return Comparison("different", wrong)
-    return Comparison("doubtful", wrong or ("title",)) if wrong or facts.title else Comparison("unknown")
+        return "different", wrong
+    return ("doubtful", wrong or ("title",)) if wrong or facts.title else ("unknown", ())
 
 
 def _compare_titles(cited: Cited, work: Work) -> tuple[_Title | None, int]:
@@ -208,8 +203,12 @@ def _read_title(title: str, full: list[str], parts: list[list[str]]) -> _Title |
     if is_part or any(measure(words, part) >= 0.85 for part in parts) or measure(main, full) >= 0.85:
         return "main"
     # A title that is cut.
-    common = count_common(words, full)
-    if len(words) > 3 and common >= 0.9 * len(set(words)) and count_common(words, full[: len(words) + 1]) >= common - 1:
+    common = len(find_common(words, full))
+    if (
+        len(words) > 3
+        and common >= 0.9 * len(set(words))
+        and len(find_common(words, full[: len(words) + 1])) >= common - 1
+    ):
         return "main"
     return "other" if share < 0.5 else "near"
 
@@ -245,7 +244,7 @@ def _is_container(cited: Cited, work: Work) -> bool:
     # In a text, editors come before the title of the book, and publishers after it.
     words = split_words(cited.container)
     words = words[: 2 * len(main) + 12] if cited.text else words
-    common = count_common(words, main)
+    common = len(find_common(words, main))
     return len(main) > 1 and common >= 0.9 * len(set(main)) and (bool(cited.text) or common >= 0.5 * len(set(words)))
 
 

@@ -100,13 +100,8 @@ def split_title(title: str) -> tuple[str, str]:
     return (title[: found.start()], title[found.end() :]) if found and found.start() else (title, "")
 
 
-def count_common(words: Collection[str], others: Collection[str]) -> int:
-    """The words that are also among the others, or nearly equal to one of them. Each counts once."""
-    return len(find_common(words, others))
-
-
 def find_common(words: Collection[str], others: Collection[str]) -> set[str]:
-    """Those of the other words that are also among the words, or nearly equal to one of them."""
+    """Those of the other words that are also among the words, or nearly equal to one of them. Each counts once."""
     first, second = set(words), set(others)
     common = first & second
     left = second - common
@@ -142,7 +137,7 @@ def is_near(word: str, other: str) -> bool:
 def measure(words: Sequence[str], others: Sequence[str]) -> float:
     """The share of words that two titles have in common: 1.0 if they are equal."""
     total = len(set(words)) + len(set(others))
-    return 2 * count_common(words, others) / total if total else 0.0
+    return 2 * len(find_common(words, others)) / total if total else 0.0
 
 
 def find_language(title: str) -> str:
@@ -204,7 +199,7 @@ def has_group(name: str, text: str) -> bool:
     initials = "".join(word[0] for word in split_words(name) if word.isalpha())
     others = "".join(word[0] for word in split_words(text)[:12] if word.isalpha())
     return (
-        count_common(words, known) * 2 > len(words)
+        2 * len(find_common(words, known)) > len(words)
         or (len(initials) > 2 and initials in known)
         or (len(known) == 1 and len(others) < 3 and len(next(iter(known))) > 2 and next(iter(known)) in initials)
     )

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,10 +19,9 @@ from doi_proxy.errors import FAILURES
 from doi_proxy.features.feature import Core
 from doi_proxy.features.metadata.cited import read_cited
 from doi_proxy.features.metadata.client import CSL, MetadataClient, ServerFailure
-from doi_proxy.features.metadata.match import Compared, NotCompared, match, not_compared
+from doi_proxy.features.metadata.match import Compared, NotCompared, match
 from doi_proxy.features.metadata.work import KeptWork, Work, read_work, read_works, write_works
 from doi_proxy.networks import AllowedAddresses
-from doi_proxy.rationing import ShareTree
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.resolution import Conditions, ResolveOptions, name_media_type
 from doi_proxy.resolver.target import href, matches, web_target
@@ -49,85 +47,33 @@ class HostRests(ServerFailure):
 
 
 class _Host:
-    """The fetches from one host: four at a time, people's first and clients in turn. A host that fails rests."""
+    """The fetches from one host: four at a time, three of them for lists. A host that fails or asks for it rests."""
 
-    def __init__(self, timer: Callable[[], float]) -> None:
-        self._timer = timer
-        self._free = 4
-        self._lines = ShareTree[asyncio.Future[None]](), ShareTree[asyncio.Future[None]]()
+    def __init__(self) -> None:
+        self._places, self._places_of_lists = asyncio.Semaphore(4), asyncio.Semaphore(3)
         self._failures = 0
         self._rests_until = 0.0
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is to be remembered of it."""
-        return self._free == 4 and self._timer() >= self._rests_until and not self._failures
-
-    async def run(
-        self, fetch: Callable[[], Awaitable[bytes | None]], client: ClientNetwork, *, bulk: bool
-    ) -> bytes | None:
-        """Fetch when it is the client's turn. Raises ServerFailure, also while the host rests for long."""
-        self._check()
-        await self._take(client, self._lines[bulk])
-        try:
-            while (seconds := self._check()) > 0:  # noqa: ASYNC110 - a rest has no event
-                await asyncio.sleep(seconds)
-            body = await fetch()
-        except ServerFailure as failure:
-            self._failures += 1
-            # A host that fails three times in a row rests for half a minute.
-            seconds = 30.0 if self._failures >= HOST_FAILURES else 0.0
-            rest = min(max(failure.retry_after or 0.0, seconds), 300.0)
-            self._rests_until = max(self._rests_until, self._timer() + rest)
-            raise
-        else:
+    async def run(self, fetch: Callable[[str], Awaitable[bytes | None]], url: str, priority: Priority) -> bytes | None:
+        """Fetch when there is a place. Raises ServerFailure, also while the host rests for long."""
+        async with nullcontext() if priority is Priority.PERSON else self._places_of_lists, self._places:
+            # A reader does not wait for the end of a longer rest.
+            if (seconds := self._rests_until - time.monotonic()) > 10.0:
+                raise HostRests("the host is left alone")
+            await asyncio.sleep(max(0.0, seconds))
+            try:
+                body = await fetch(url)
+            except ServerFailure as failure:
+                self._failures += 1
+                usual = 30.0 if self._failures >= HOST_FAILURES else 0.0
+                rest = min(max(failure.retry_after or 0.0, usual), 300.0)
+                self._rests_until = max(self._rests_until, time.monotonic() + rest)
+                raise
             self._failures = 0
             return body
-        finally:
-            self._give_back()
-
-    def _check(self) -> float:
-        """The seconds of rest that are left. Raises ServerFailure if readers would not wait for its end."""
-        seconds = self._rests_until - self._timer()
-        if seconds > 10.0:
-            raise HostRests("the host is left alone")
-        return seconds
-
-    async def _take(self, client: ClientNetwork, line: ShareTree[asyncio.Future[None]]) -> None:
-        if self._free:
-            self._free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        line.add(client, turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give_back()
-            raise
-        finally:
-            line.remove(client, turn)
-
-    def _give_back(self) -> None:
-        for line in self._lines:
-            for client, turn in line.turns():
-                if not turn.done():
-                    line.end_turn(client)
-                    turn.set_result(None)
-                    return
-        self._free += 1
 
 
-@dataclass(slots=True)
-class _Fetch:
-    """A fetch that is under way, and the callers that wait for it."""
-
-    task: asyncio.Task[None]
-    waiters: int = 0
-    is_sent: bool = False
-
-
-class Works:
+class Works(Service):
     """Finds works. `fetch` returns the body at an address, None if it has none, or raises ServerFailure."""
 
     def __init__(
@@ -151,10 +97,8 @@ class Works:
         self._absent: TLRUCache[str, NotCompared] = TLRUCache(
             MAX_WORKS, ttu=lambda _, reason, now: now + (300.0 if reason == "none" else 30.0)
         )
-        self._fetches: dict[str, _Fetch] = {}
-        self._hosts: dict[str, _Host] = {}
-        #: Records of prefixes that lists look up at a time. More would fill the lines of the budget.
-        self._addresses = asyncio.Semaphore(8)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._hosts: LRUCache[str, _Host] = LRUCache(256)
 
     def recall(self, name: HandleName) -> Work | None:
         """The work in memory."""
@@ -192,24 +136,15 @@ class Works:
     ) -> Work | None:
         """The work of a name, None if it is not known within `timeout` seconds. Raises nothing.
 
-        A fetch that takes longer continues. One that is not sent yet ends when its last caller is cancelled.
+        A fetch that takes longer continues.
         """
         if (known := self.recall(name)) is not None or name.key in self._absent:
             return known
-        fetch = self._fetches.get(name.key)
-        if fetch is None:
-            task = asyncio.create_task(self._bring(name, client, bulk=priority is not Priority.PERSON))
-            fetch = self._fetches[name.key] = _Fetch(task)
-            task.add_done_callback(lambda _: self._fetches.pop(name.key))
-        fetch.waiters += 1
-        try:
-            await asyncio.wait((fetch.task,), timeout=timeout)
-        except asyncio.CancelledError:
-            if fetch.waiters == 1 and not fetch.is_sent:
-                fetch.task.cancel()
-            raise
-        finally:
-            fetch.waiters -= 1
+        task = self._tasks.get(name.key)
+        if task is None:
+            task = self._tasks[name.key] = asyncio.create_task(self._bring(name, client, priority))
+            task.add_done_callback(lambda _: self._tasks.pop(name.key))
+        await asyncio.wait((task,), timeout=timeout)
         return self.recall(name)
 
     async def compare(
@@ -218,24 +153,37 @@ class Works:
         """Compare the reference of a list with the work of a name."""
         work = await self.find(name, client, None, priority)
         if work is None:
-            return not_compared(self._absent.get(name.key, "failed"))
-        cited = read_cited(reference)
-        return Compared(match(cited, work), cited, work)
+            return Compared(reason=self._absent.get(name.key, "failed"))
+        return match(read_cited(reference), work)
+
+    async def run(self) -> None:
+        """Take the works of the store into memory, and add new ones to them. At the end, the cache is still open."""
+        await self._cache.wait_for_store()
+        await self.load()
+        try:
+            while True:
+                # Seconds between two writes of the note.
+                await asyncio.sleep(60.0)
+                await self.save()
+        finally:
+            await self.save()
 
     async def stop(self) -> None:
         """Cancel the fetches, and return when they have ended."""
-        tasks = [fetch.task for fetch in self._fetches.values()]
+        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _bring(self, name: HandleName, client: ClientNetwork, *, bulk: bool) -> None:
+    async def _bring(self, name: HandleName, client: ClientNetwork, priority: Priority) -> None:
         """Fetch a work into memory. A host that is well, and busy, makes no name absent."""
         began_at = self._clock()
         try:
-            async with self._addresses if bulk else nullcontext():
-                url, names = await self._find_address(name, client)
-            body = None if url is None else await self._fetch_from(url, name, client, bulk=bulk)
+            url, names = await self._find_address(name, client)
+            body = None
+            if url is not None:
+                host = self._hosts.setdefault(urlsplit(url).hostname or "", _Host())
+                body = await host.run(self._fetch, url, priority)
         except (*FAILURES, ServerFailure) as failure:
             self._absent[name.key] = "failed"
             self._count("refused" if isinstance(failure, HostRests) else "failed")
@@ -246,19 +194,6 @@ class Works:
         else:
             self._works[name.key] = self._new[name.key] = KeptWork(began_at, work)
         self._count("none" if work is None else "work")
-
-    async def _fetch_from(self, url: str, name: HandleName, client: ClientNetwork, *, bulk: bool) -> bytes | None:
-        async def send() -> bytes | None:
-            self._fetches[name.key].is_sent = True
-            return await self._fetch(url)
-
-        host = urlsplit(url).hostname or ""
-        server = self._hosts.setdefault(host, _Host(time.monotonic))
-        try:
-            return await server.run(send, client, bulk=bulk)
-        finally:
-            if server.is_idle:
-                self._hosts.pop(host, None)
 
     async def _find_address(self, name: HandleName, client: ClientNetwork) -> tuple[str | None, frozenset[str]]:
         """The address of the metadata that the agency names for the prefix, and the keys of the name and its aliases.
@@ -278,47 +213,25 @@ class Works:
         return None, keys
 
 
-class OpenWorks(Service):
-    """The works of one process, and the client that fetches them."""
+class OpenWorks(Works):
+    """The works, and the client that fetches them. Raises ConfigurationError."""
 
-    def __init__(self, works: Works, client: MetadataClient, cache: TieredStore) -> None:
-        self.works = works
-        self._cache = cache
-        self._client = client
-
-    async def run(self) -> None:
-        """Take the works of the store into memory, and add new ones to them. At the end, the cache is still open."""
-        await self._cache.wait_for_store()
-        await self.works.load()
-        try:
-            while True:
-                # Seconds between two writes of the note.
-                await asyncio.sleep(60.0)
-                await self.works.save()
-        finally:
-            await self.works.save()
+    def __init__(
+        self,
+        settings: Settings,
+        core: Core,
+        count: Callable[[str], None] = lambda result: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
+        identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
+        self._client = MetadataClient(AllowedAddresses(settings.upstream_private_servers), identity, authorities)
+        super().__init__(core.destinations, self._client.fetch, core.cache, count, clock)
 
     async def stop(self) -> None:
         """End the fetches, and close the connections."""
-        await self.works.stop()
+        await super().stop()
         await self._client.aclose()
-
-
-def open_works(
-    settings: Settings,
-    core: Core,
-    count: Callable[[str], None] = lambda result: None,
-    clock: Callable[[], float] = time.time,
-) -> OpenWorks:
-    """The works, and what fetches them. Raises ConfigurationError.
-
-    `count` is called with the result of each fetch. `clock` is in seconds since the epoch.
-    """
-    allowed = AllowedAddresses(settings.upstream_private_servers)
-    authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
-    identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
-    client = MetadataClient(allowed, identity, authorities)
-    return OpenWorks(Works(core.destinations, client.fetch, core.cache, count, clock), client, core.cache)
 
 
 #: Seconds that the page of a record waits for its metadata. The records of a new prefix and the answer of an agency
