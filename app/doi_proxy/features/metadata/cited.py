@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from doi_proxy.features.metadata.words import is_group, simplify
+from doi_proxy.features.metadata.words import is_group, simplify, split_words
 
 #: Characters of a reference that are read.
 MAX_CHARACTERS: Final = 4_096
@@ -21,7 +21,6 @@ _MARK: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"\s*(?:\[\w{1,12}\]|\(\d{1,4}\)|\d{1,4}\.(?=\s))\s*")
 _YEAR: Final = re.compile(r"(?<![\d-])(?:1[4-9]|20)\d\d(?!\d)")
-_IS_YEAR: Final = re.compile(r"(?:1[4-9]|20)\d\d\b")
 _DIGITS: Final = re.compile(r"\d+")
 _V, _P = r"(?:s\d-)?\d{1,4}", r"[a-z]{0,3}\d{1,7}[a-z]?"
 _Y: Final = r"(?:1[4-9]|20)\d\d"
@@ -33,7 +32,7 @@ _PLACES: Final = tuple(
         rf"\b(?:vol(?:ume)?|bd|band|jg|tom[eo]?|t|v)\.?\s?(?P<volume>{_V})\b",
         rf"(?<![\d.])\b(?P<volume>{_V})(?=,\s(?:no|nr|num|n)\b)|(?<![\d.,-])\s(?P<volume2>{_V})(?=\s\({_Y}\))",
         r"\b(?:no|nr|num|numero|n°|issue|iss|h|heft|fasc)\.?\s?(?P<issue>\d+[a-z]?)",
-        rf"\b(?:pp?|s|pags?|seiten?|str)\.?\s?(?P<page>{_P})\b",
+        rf"\b(?:(?:pp?|pags?|seiten?|str)\.?\s?|s[.\s]\s?)(?P<page>{_P})\b",
         rf"(?<![\d./-])\b(?P<volume>{_V})\s?\((?!{_Y}\))(?P<issue>[\d]*[a-z]?)(?:[-/]\d+)?\)(?:\s?[,:]\s?(?P<page>{_P})\b)?",
         rf"(?<![\d(./-])\b(?P<volume>{_V}),\s(?P<page>{_P})(?:-{_P})?\s?\({_Y}\)",
         rf"\b{_Y},\s(?P<volume>{_V})(?:\s?\((?P<issue>\d+)\))?,\s(?P<page>{_P})\b",
@@ -45,7 +44,7 @@ _PLACES: Final = tuple(
     )
 )
 _QUOTED: Final = re.compile(
-    r"[“„«「『]\s?(.{2,400}?)[.,]?\s?[”“»」』]|(?<!\w)\"(.{2,400}?)\"(?!\w)|(?<!\w)[‘‚'](.{2,400}?)[.,]?[’‘'](?!\w)"
+    r"[“„«「『]\s?(.{2,300}?)[.,]?\s?[”“»」』]|(?<!\w)\"(.{2,300}?)\"(?!\w)|(?<!\w)[‘‚'](.{2,300}?)[.,]?[’‘'](?!\w)"
 )
 #: The end of a title after a year or names: a sentence, a bracket, a label or a number.
 _END: Final = re.compile(
@@ -81,8 +80,9 @@ _PREPRINT: Final = re.compile(
 )
 _NOTICE: Final = re.compile(
     r"\b(?:errat(?:um|a)|corrigend(?:um|a)|addendum|retraction|berichtigung|rectificat\w+|fe de erratas|"
-    r"(?:a |author |publisher )correction|department of error|correction:|correction to|(?:comments?|commentary) on|"
-    r"(?:reply|response|rejoinder) to|book review)\b|^correction\b|\[[^\]]*\b\d{1,4}, \w?\d+ \(\d{4}\)\]",
+    r"(?:a |author |publisher )correction|department of error|correction to|book review)\b"
+    r"|^(?:correction\b|(?:comments?|commentary) on\b|(?:reply|response|rejoinder) to\b)"
+    r"|\[[^\]\[]{0,80}\b\d{1,4}, \w?\d+ \(\d{4}\)\]",
     re.IGNORECASE,
 )
 
@@ -109,7 +109,7 @@ class Cited:
     @property
     def shown_names(self) -> str:
         """The names for a reader."""
-        return self.names.strip(' .,:;“"‘«(')[:120]
+        return "" if self.text and not self.title else self.names.strip(' .,:;“"‘«(')[:120]
 
     @property
     def place(self) -> str:
@@ -145,7 +145,7 @@ def _read_fields(entry: str) -> Cited:
     for tag, value in _LINE.findall(entry):
         if value.strip():
             fields[tag].append(value.strip())
-    title = ": ".join(value.strip("{}") for value in (*fields["TI"][:1], *fields["ST"][:1]))
+    title = ": ".join(value.strip("{}")[:300] for value in (*fields["TI"][:1], *fields["ST"][:1]))
     container = next(iter(fields["T2"]), "")
     volumes, issues, pages = (
         frozenset(filter(None, map(read_number, values)))
@@ -189,7 +189,7 @@ def _read_text(reference: str) -> Cited:
         issues,
         pages,
         is_preprint=bool(_PREPRINT.search(text)) and not found["page"],
-        is_notice=is_notice(text),
+        is_notice=is_notice(title or text),
         text=text[: inside.start()] if inside else text,
     )
 
@@ -210,7 +210,7 @@ def _find_title(text: str) -> tuple[str, int, int]:
         words = re.findall(r"[^\W\d_]{2,}", title)
         # A journal and its volume follow the names where a style has no titles.
         is_journal = _JOURNAL.match(simplify(title)) and re.search(r"\d", text[mark.end() : end + 12])
-        is_short = len(words) < 3 and mark.re is names
+        is_short = max(len(words), len(split_words(title))) < 3 and mark.re is names
         if is_short and (ended is None or ended[0] not in ".?!" or _ABBREVIATED.match(text, end)):
             continue
         if words and not is_journal:

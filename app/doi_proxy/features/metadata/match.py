@@ -216,9 +216,9 @@ def _read_title(title: str, full: list[str], parts: list[list[str]]) -> _Title |
 def _find_in_text(cited: Cited, work: Work, full: list[str], parts: list[list[str]]) -> _Title | None:
     """How the title of a work reads in a text, as words between two marks. None if it is not in it."""
     names = {word for author in work.authors for word in name_words(author) if not work.is_group}
-    known = set(full)
+    known = set(full[:40])
     segments: list[tuple[int, set[str]]] = []
-    for segment in _SEGMENT.split(cited.text):
+    for segment in _SEGMENT.split(cited.text[:800]):
         words = {word for word in split_words(segment) if word not in names} if segment.strip() else set()
         segments.append((len(words), {word if word in known else find_near_word(word, known) or "" for word in words}))
     for level, wanted, least in (("full", known, 0.8), *(("main", set(part), 0.85) for part in parts)):
@@ -284,6 +284,9 @@ def _compare_places(cited: Cited, work: Work) -> tuple[bool | None, bool]:
     issue = _is_among(read_number(work.issue), cited.issues)
     first, last = read_number(work.page), read_number(work.last_page)
     page = _is_among(first, cited.pages)
+    if page is False and volume is not False and "1" in (first, *cited.pages):
+        # An article has a number, and pages of its own.
+        page = None
     if cited.volumes and cited.pages and work.type in _BOOKS and not (work.volume or work.page):
         # An article has the DOI of a book.
         return False, False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from os.path import commonprefix
 from typing import Final
 
@@ -24,29 +25,21 @@ STOP: Final = frozenset(word for words in _STOP.values() for word in words.split
 #: Endings that tell a language, of folded words.
 _ENDINGS: Final = {
     "en": re.compile(r"(?:ing|ness|ship|ed|ics?|[a-z]{3}y|ies|ous|ance|ence|sh|ck|th|ght)$"),
-    "de": re.compile(
-        r"(?:ung|ungen|[hk]eit|[hk]eiten|ische[nrs]?|lich\w{0,2}|schaft|schaften|tat|ismus|iker|[a-z]{4}en)$"
-    ),
+    "de": re.compile(r"(?:ung|[hk]eit|ische[nrs]?|lich\w{0,2}|schaft|tat|ismus|iker|[a-z]{4}en)$"),
     "fr": re.compile(r"(?:iques?|eux|aires?|eurs?|ites?|elles?|ement|isme)$"),
     "es": re.compile(r"(?:cion|ciones|dad|dades|[ií]c[oa]s?)$"),
     "it": re.compile(r"(?:zion[ei]|ita|ic[oahe]{1,2})$"),
     "pt": re.compile(r"(?:cao|coes|dades?|ic[oa]s?)$"),
 }
 _LANGUAGES: Final = {language: frozenset(words.split()) for language, words in _STOP.items()}
+_CYRILLIC: Final = "a b v g d e zh z i i k l m n o p r s t u f kh ts ch sh shch y e iu ia i i e g"
 _LETTERS: Final = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ß": "ss", "’": "'", "ʹ": "'"}
     | dict.fromkeys("‐‑‒–—―−", "-")
     # Soft hyphens and what has no width.
     | dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", "")
-    | dict(
-        zip(
-            "абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґ",
-            "a b v g d e zh z i i k l m n o p r s t u f kh ts ch sh shch - y - e iu ia i i e g".replace("-", "").split(
-                " "
-            ),
-            strict=True,
-        )
-    )
+    | dict(zip("абвгдежзийклмнопрстуфхцчшщыэюяіїєґ", _CYRILLIC.split(), strict=True))
+    | dict.fromkeys("ъь", "")
 )
 CJK: Final = "\u2e80-\u9fff\uf900-\ufaff"
 _WORD: Final = re.compile(rf"[{CJK}]+|(?:(?![{CJK}])(?:[^\W\d_]|\ufffd))+|\d+")
@@ -116,9 +109,10 @@ def find_near_word(word: str, others: Iterable[str]) -> str | None:
     """One of the words that is nearly equal, None without one."""
     if len(word) < 4:
         return None
-    ends = word[0], word[-1]
+    # Misread letters are seldom the first; a lost one can be.
+    begins = (word[0], "\ufffd")
     return next(
-        (other for other in others if (other[0] == ends[0] or other[-1] == ends[1]) and is_near(word, other)), None
+        (other for other in others if (other[0] in begins or word[0] == "\ufffd") and is_near(word, other)), None
     )
 
 
@@ -143,21 +137,19 @@ def measure(words: Sequence[str], others: Sequence[str]) -> float:
 def find_language(title: str) -> str:
     """The language of most of the small words and endings of a title, "" if none is known."""
     words = _WORD.findall(simplify(title))
-    counts = sorted(
-        (
-            sum(
-                2 * (word in known) + (len(word) > 4 and language in _ENDINGS and bool(_ENDINGS[language].search(word)))
-                for word in words
-            ),
-            language,
-        )
-        for language, known in _LANGUAGES.items()
-    )
-    return counts[-1][1] if counts[-1][0] > counts[-2][0] else ""
+    counts: list[tuple[int, str]] = []
+    for language, known in _LANGUAGES.items():
+        ending = _ENDINGS.get(language)
+        ends = sum(len(word) > 4 and ending.search(word) is not None for word in words) if ending else 0
+        counts.append((2 * sum(word in known for word in words) + ends, language))
+    (second, _), (most, language) = sorted(counts)[-2:]
+    return language if most > second else ""
 
 
 def is_latin(text: str) -> bool:
     """Whether most letters of a text are Latin or Cyrillic, which can be compared."""
+    if text.isascii():
+        return True
     letters = [character for character in text if character.isalpha()]
     return sum(letter < "\u0530" or "\u1e00" <= letter < "\u1f00" for letter in letters) * 2 >= len(letters)
 
@@ -168,6 +160,7 @@ def name_words(names: str) -> set[str]:
     return (words - _PARTICLES) or words
 
 
+@lru_cache(4_096)
 def sound(word: str) -> str:
     """A name in a form that its transliterations share."""
     for pattern, letters in _SOUNDS:
