@@ -106,7 +106,7 @@ class BibtexReader(lines.LineReader):
         part, line = "\n".join(self._part), self._first
         self._part, self._first, self._size = [], 0, 0
         if self.keeps_entries and not self._entry:
-            self._entry = lines.write_ris_entry(_read_fields(part[: lines.MAX_ENTRY_CHARACTERS], self._strings))
+            self._entry = lines.write_ris_entry(_read_fields(part, self._strings))
         entry = self._entry
         names: list[lines.ReadItem] = []
         counted = 0

@@ -67,6 +67,9 @@ async def test_another_work_alone_is_a_failure(bench: Bench, agency: Agency) -> 
         f"{path}: column “doi”\n2 rows: resolved 2; compared 2 of 2, same 1, different 1\n",
     )
     assert (await bench.run(path)).status == 0
+    doubtful = bench.write("b.csv", f'doi,title,author,year\n10.5555/a,{OTHER},"Einstein, A",1905\n')
+    ended = await bench.run(doubtful, "--match")
+    assert (ended.status, ended.rows[0]["match"], ended.rows[0]["why"]) == (0, "doubtful", "These differ: title.")
 
 
 async def test_a_table_and_lines_of_errors_name_the_other_work(bench: Bench, agency: Agency) -> None:  # noqa: F811

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from doi_proxy.features.metadata.cited import MAX_CHARACTERS, read_cited
+from doi_proxy.features.metadata.cited import MAX_CHARACTERS, Cited, read_cited
 from doi_proxy.features.metadata.match import Compared, match
 from doi_proxy.features.metadata.work import Work
 from doi_proxy.list_formats import formats
@@ -220,12 +220,15 @@ CASES: Final = [
 def compare(reference: str, work: Work) -> Compared:
     """Compare a reference as a list has it."""
     form = formats.format_of_head(reference)
-    if form is None:
-        return match(read_cited(reference), work)
-    reader = form.open(65_536, None, None)
+    return match(read_cited(reference) if form is None else read_entry(reference, form), work)
+
+
+def read_entry(text: str, form: formats.ListFormat) -> Cited:
+    """What the first reference of a list says."""
+    reader = formats.ReferencesReader(65_536) if form is formats.TEXT else form.open(65_536, None, None)
     reader.keeps_entries = True
-    items = [item for group in expand([*reader.feed(reference.encode()), *reader.end()]) for item in group]
-    return match(read_cited(getattr(items[0], "entry", "")), work)
+    items = [item for group in expand([*reader.feed(text.encode()), *reader.end()]) for item in group]
+    return read_cited(getattr(items[0], "entry", ""))
 
 
 @pytest.mark.parametrize(("reference", "work", "expected"), CASES)
@@ -248,6 +251,31 @@ def test_another_work_is_one_that_differs_in_two_kinds_of_facts(reference: str, 
 def test_what_differs_is_named() -> None:
     assert compare(DIFFERENT[0][0], PLANTS).differs == ("title", "place", "year")
     assert compare(RELATED[2][0], ERRATUM).differs[0] == "notice"
+
+
+#: The same reference as programs write it.
+EXPORTS: Final = {
+    "medline": "PMID- 1\nTI  - Genomic signatures of adaptation to climate\n      in alpine plants.\nFAU - Meier, A\n"
+    "DP  - 2018 Feb\nTA  - Mol Ecol\nVI  - 27\nPG  - 912-30\nLID - 10.5555/a [doi]\n",
+    "endnote": f"%0 Journal Article\n%A Meier, Anna\n%T {PLANTS.title}\n%V 27\n%P 912-930\n%D 2018\n%R 10.5555/a\n",
+    "wos": f"PT J\nAU Meier, A\nTI {PLANTS.title}\nSO MOL ECOL\nVL 27\nBP 912\nPY 2018\nDI 10.5555/a\nER\n",
+    "json": f'[{{"title": ["{PLANTS.title}"], "author": [{{"family": "Meier"}}], "DOI": "10.5555/a", '
+    '"issued": {"date-parts": [["2018"]]}}]',
+    "jsonl": f'{{"attributes": {{"doi": "10.5555/a", "titles": [{{"title": "{PLANTS.title}"}}], '
+    '"publicationYear": 2018, "creators": [{"name": "Meier, Anna"}]}}',
+    "csv": f'Publication Year,Author,Title,DOI,Date\n2018,"Meier, Anna; Rossi, B.",{PLANTS.title},10.5555/a,2018-02\n',
+    "bibtex": '@string{me = "Mol. Ecol."}\n@Article{k,\n Author = "Meier, Anna and\n  Rossi, B.",\n title = "Genomic '
+    'signatures of adaptation\n to climate" # " in alpine plants",\n journal = me, volume = 27, pages = "912--930",\n'
+    ' year = 2018,\n doi = {10.5555/a}}\n',
+    "ris": f"TY  - JOUR\nA1  - Meier, A.\nT1  - {PLANTS.title}\nY1  - 2018/02/01/\nUR  - doi:10.5555/a\nER  - \n",
+    "text": f"Meier, A.\n(2018). {PLANTS.title}.\nMol Ecol, 27. 10.5555/a\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_each_format_says_what_its_reference_is(name: str) -> None:
+    found = read_entry(EXPORTS[name], formats.BY_NAME[name])
+    assert match(found, PLANTS).match == "same" and match(found, DIGITS).match == "different"
 
 
 HOSTILE: Final = [
