@@ -473,15 +473,14 @@ async def test_eight_readers_at_once_have_each_work() -> None:
         assert len(agency.requests) == 13
 
 
-async def test_a_host_that_asks_for_a_pause_gets_one() -> None:
+async def test_a_host_that_asks_for_a_pause_gets_one_and_each_name_has_its_work() -> None:
     async with proxies() as (proxy, agency):
         agency.reply = answer(b"", status="429 Slow Down", fields="Retry-After: 5\r\n")
-        await record_page(proxy)
-        agency.reply = answer(item())
+        asyncio.get_running_loop().call_later(3.0, lambda: setattr(agency, "reply", answer(item())))
         began = asyncio.get_running_loop().time()
-        page = await check(proxy, 3)
-        assert "Compared with the works of their DOIs: 3 of 3." in page
-        assert asyncio.get_running_loop().time() - began > 4.0
+        assert "Compared with the works of their DOIs: 12 of 12." in await check(proxy, 12)
+        assert asyncio.get_running_loop().time() - began >= 5.0
+        assert len(agency.requests) == 16, "four were sent before the first answer"
 
 
 async def test_the_tool_for_assistants_says_that_a_line_is_about_another_work() -> None:

@@ -129,6 +129,11 @@ def read_cited(entry: str) -> Cited:
     return _read_fields(reference) if reference.lstrip().startswith("TY  -") else _read_text(reference)
 
 
+def is_preprint(place: str) -> bool:
+    """Whether a container or a publisher is a server of preprints."""
+    return bool(_PREPRINT.search(place))
+
+
 def is_notice(title: str) -> bool:
     """Whether a title is that of a correction, a retraction, a comment or a reply."""
     return bool(_NOTICE.search(title))
@@ -159,7 +164,7 @@ def _read_fields(entry: str) -> Cited:
         volumes,
         issues,
         pages,
-        is_preprint=bool(_PREPRINT.search(" ".join((container, *fields["PB"])))) and not fields["SP"],
+        is_preprint=is_preprint(" ".join((container, *fields["PB"]))) and not fields["SP"],
         is_notice=is_notice(title),
     )
 
@@ -188,7 +193,7 @@ def _read_text(reference: str) -> Cited:
         volumes,
         issues,
         pages,
-        is_preprint=bool(_PREPRINT.search(text)) and not found["page"],
+        is_preprint=is_preprint(text) and not found["page"],
         is_notice=is_notice(title or text),
         text=text[: inside.start()] if inside else text,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
@@ -20,6 +21,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from doi_proxy.networks import AllowedAddresses
 from doi_proxy.resolver.resolution import MEDIA_TYPES
 from doi_proxy.upstream.client import HostResolver, load_authorities, read_egress_proxy
+from doi_proxy.upstream.source import read_retry_after
 
 #: Seconds for an answer with its redirects. Some agencies take two.
 FETCH_TIMEOUT: Final = 8.0
@@ -108,8 +110,7 @@ class MetadataClient:
             async with session.get(url, headers=self._headers, allow_redirects=False, proxy=proxy) as response:
                 # The server cannot answer now. Any other status is about the name.
                 if response.status in {429, 500, 502, 503, 504}:
-                    seconds = response.headers.get("Retry-After", "")
-                    wait = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 6 else None
+                    wait = read_retry_after(response.headers.get("Retry-After", ""), time.time())
                     raise ServerFailure(f"HTTP status {response.status}", wait)
                 if response.status not in {301, 302, 303, 307, 308}:
                     return await self._read(response) if response.status == 200 else None

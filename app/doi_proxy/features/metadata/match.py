@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from doi_proxy.features.metadata.cited import Cited, read_number
+from doi_proxy.features.metadata.cited import Cited, is_preprint, read_number
 from doi_proxy.features.metadata.words import (
     find_common,
     find_language,
@@ -115,8 +115,11 @@ def _match(cited: Cited, work: Work) -> _Word:
     if place and (authors or (authors is None and years in (0, 1))) and cited.is_notice == work.is_notice:
         return "same", ()
     title, words = _compare_titles(cited, work)
-    facts = _Facts(title, words, authors, place, years, has_page)
     agrees = title in ("full", "main")
+    # One work has many containers with different names, which alone say nothing.
+    if place is None and title in ("other", "near") and _is_other_container(cited, work):
+        place = False
+    facts = _Facts(title, words, authors, place, years, has_page)
     # A comment has another author.
     is_beside = years in (0, 1) and read_number(work.volume) in cited.volumes
     if cited.is_notice != work.is_notice and (agrees or title == "near" or is_beside):
@@ -250,16 +253,10 @@ def _is_container(cited: Cited, work: Work) -> bool:
 
 def _is_other_form(cited: Cited, work: Work) -> bool:
     """Whether one is a preprint or a thesis, and the other is in a journal or a book."""
-    is_preprint = work.type in ("posted-content", "preprint") or simplify(work.container) in (
-        "arxiv",
-        "biorxiv",
-        "medrxiv",
-    )
-    if is_preprint:
-        return not cited.is_preprint and bool(cited.pages or cited.volumes)
-    if cited.is_preprint and not (cited.pages or cited.volumes):
-        return bool(work.page or work.volume)
-    return False
+    has_place = bool(cited.pages or cited.volumes)
+    if work.type in ("posted-content", "preprint") or is_preprint(work.container):
+        return not cited.is_preprint and has_place
+    return cited.is_preprint and not has_place and bool(work.page or work.volume)
 
 
 def _compare_authors(cited: Cited, work: Work) -> bool | None:
@@ -282,27 +279,29 @@ def _compare_places(cited: Cited, work: Work) -> tuple[bool | None, bool]:
     """Whether volume and page agree, and whether the page alone does."""
     volume = _is_among(read_number(work.volume), cited.volumes)
     issue = _is_among(read_number(work.issue), cited.issues)
-    first, last = read_number(work.page), read_number(work.last_page)
-    page = _is_among(first, cited.pages)
-    if page is False and volume is not False and "1" in (first, *cited.pages):
-        # An article has a number, and pages of its own.
-        page = None
-    if cited.volumes and cited.pages and work.type in _BOOKS and not (work.volume or work.page):
+    first, last = int(read_number(work.page) or 0), int(read_number(work.last_page) or 0)
+    pages = {int(page) for page in cited.pages}
+    if cited.volumes and pages and work.type in _BOOKS and not (work.volume or first):
         # An article has the DOI of a book.
         return False, False
-    if page is False and any(
-        int(first) < int(number) <= max(int(first) + 20 if not last else 0, int(last or 0)) for number in cited.pages
-    ):
-        # A page inside the work.
-        return None, False
-    if page and volume is False and len(first) < 2:
-        # Many works begin at page 1.
-        return False, False
-    if page:
-        return (True if volume is not False else None), volume is False
-    if page is False:
-        return False, False
-    return (False if volume is False or (volume and issue is False) else None), False
+    if first in pages:
+        # Many works begin on one of the first pages.
+        return (True, False) if volume is not False else (None, True) if first > 9 else (False, False)
+    # An article can have a number, and pages of its own. A page inside the work is one of its own too.
+    is_own = (volume is not False and 1 in (first, *pages)) or any(
+        first < page <= (last if last > first else first + 20) for page in pages
+    )
+    is_other_page = bool(first and pages) and not is_own
+    return (False if is_other_page or volume is False or (volume and issue is False) else None), False
+
+
+def _is_other_container(cited: Cited, work: Work) -> bool:
+    """Whether the entry names a journal or a book with no word of that of the work, also as abbreviations."""
+    words, others = split_words(cited.container), split_words(work.container)
+    if cited.text or not words or not others or is_latin(cited.container) != is_latin(work.container):
+        return False
+    is_short = all(any(other.startswith(word) for other in others) for word in words)
+    return not (is_short or find_common(words, others) or has_group(work.container, cited.container))
 
 
 def _is_among(number: str, numbers: frozenset[str]) -> bool | None:

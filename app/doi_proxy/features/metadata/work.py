@@ -18,11 +18,8 @@ MAX_TITLE: Final = 500
 #: Markup inside titles, such as <i> and <mml:math>. A font between two letters separates words, an index does not.
 _FONT: Final = re.compile(r"(?<=\w)</?(?:i|b|em|strong|italic|bold|scp|u|tt)>(?=\w)")
 _TAG: Final = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
-#: Types and relations of what is about another work.
-_NOTICES: Final = frozenset(
-    {"correction", "corrigendum", "erratum", "retraction", "peer-review", "letter-to-the-editor"}
-)
-_ABOUT: Final = frozenset({"is-comment-on", "is-correction-of", "is-reply-to", "is-retraction-of", "is-review-of"})
+#: Types of what corrects another work. What comments on one has a title that says so, or is a work of its own.
+_NOTICES: Final = frozenset({"correction", "corrigendum", "erratum", "retraction"})
 
 
 class Work(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -120,7 +117,9 @@ def read_work(data: bytes, names: Collection[str] = ()) -> Work | None:
         last_page,
         kind,
         is_group=any(is_group for name, is_group in found[:1]),
-        is_notice=is_notice(title) or kind in _NOTICES or bool(item.update_to or _ABOUT & relations.keys()),
+        is_notice=is_notice(title)
+        or kind in _NOTICES
+        or bool(item.update_to or {"is-correction-of", "is-retraction-of"} & relations.keys()),
     )
 
 

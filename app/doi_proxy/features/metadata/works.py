@@ -57,20 +57,26 @@ class _Host:
     async def run(self, fetch: Callable[[str], Awaitable[bytes | None]], url: str, priority: Priority) -> bytes | None:
         """Fetch when there is a place. Raises ServerFailure, also while the host rests for long."""
         async with nullcontext() if priority is Priority.PERSON else self._places_of_lists, self._places:
-            # A reader does not wait for the end of a longer rest.
-            if (seconds := self._rests_until - time.monotonic()) > 10.0:
-                raise HostRests("the host is left alone")
-            await asyncio.sleep(max(0.0, seconds))
-            try:
-                body = await fetch(url)
-            except ServerFailure as failure:
-                self._failures += 1
-                usual = 30.0 if self._failures >= HOST_FAILURES else 0.0
-                rest = min(max(failure.retry_after or 0.0, usual), 300.0)
-                self._rests_until = max(self._rests_until, time.monotonic() + rest)
-                raise
-            self._failures = 0
-            return body
+            attempts = 3
+            while True:
+                attempts -= 1
+                # A reader does not wait for the end of a longer rest.
+                if (seconds := self._rests_until - time.monotonic()) > 10.0:
+                    raise HostRests("the host is left alone")
+                await asyncio.sleep(max(0.0, seconds))
+                try:
+                    body = await fetch(url)
+                except ServerFailure as failure:
+                    # A host that names a time is well, and answers then.
+                    self._failures += failure.retry_after is None
+                    usual = 30.0 if self._failures >= HOST_FAILURES else 0.0
+                    rest = min(max(failure.retry_after or 0.0, usual), 300.0)
+                    self._rests_until = max(self._rests_until, time.monotonic() + rest)
+                    if failure.retry_after is None or not attempts:
+                        raise
+                else:
+                    self._failures = 0
+                    return body
 
 
 class Works(Service):
