@@ -244,7 +244,30 @@ async def test_a_host_that_fails_is_left_alone() -> None:
         assert len(agency.requests) == HOST_FAILURES
 
 
+#: All members of an item that are read.
+WHOLE: Final = {
+    "title": ["RETRACTED: A short history of<i>SHELX</i>"], "subtitle": ["Part"], "type": "journal-article",
+    "author": [{"family": "Aa", "given": "B."}, {"literal": "A Group"}], "issued": {"date-parts": [["2007"]]},
+    "container-title": ["Acta"], "volume": 64, "issue": "1-2", "page": "112–122", "relation": {"is-correction-of": []},
+}  # fmt: skip
 ITEMS: Final = [
+    (
+        json.dumps(WHOLE).encode(),
+        Work(
+            "A short history of SHELX",
+            ("Aa", "A Group"),
+            2007,
+            "Part",
+            "Acta",
+            "64",
+            "1-2",
+            "112",
+            "122",
+            "journal-article",
+            is_notice=True,
+        ),
+    ),
+    (b'{"title": "T", "article-number": "e12", "editor": [{"family": "E"}]}', Work("T", ("E",), page="e12")),
     (item(), Work(TITLE, ("Einstein",), 1905)),
     (item(["First", "second"]), Work("First", ("Einstein",), 1905)),
     (item("A <i>Drosophila</i> &amp; B&lt;sub&gt;2&lt;/sub&gt;"), Work("A Drosophila & B2", ("Einstein",), 1905)),
