@@ -40,6 +40,7 @@ _PLACES: Final = tuple(
         rf"\({_Y}\)(?:\s?[:,]\s?|\s)(?P<page>{_P})(?=[-.,;\s]|$)",
         rf"[,.]\s(?P<volume>{_V}),\s(?P<page>[a-z]{{1,2}}\d+|(?!{_Y}\b)\d{{4,7}})(?=[.,\s]|$)",
         rf"[,.;:]\s?(?P<volume>{_V})\s?[,:]\s?(?P<page>{_P})-{_P}\b",
+        rf"[a-z]\.?\s(?P<volume>{_V})\s(?P<page>{_P})(?:-{_P})?[\s.,;]*$",
         rf"[,:;]\s?(?P<page>(?!{_Y}-{_Y}){_P})-{_P}(?=[\s.,;)]|$)",
     )
 )
@@ -202,7 +203,8 @@ def _read_text(reference: str) -> Cited:
 def _find_title(text: str) -> tuple[str, int, int]:
     """What must be the title in a reference, and its place. Without one, "" and the end of the text twice."""
     without = "", len(text), len(text)
-    if quoted := _QUOTED.search(text):
+    # After a word without a mark, quotes are a part of the title.
+    if (quoted := _QUOTED.search(text)) and not re.search(r"[^\W\d_]\s?[“\"‘'„«]$", text[: quoted.start() + 1]):
         group = quoted.lastindex or 1
         return quoted[group], quoted.start(group), quoted.end(group)
     names = _AFTER_INITIALS if re.match(r"[A-ZÀ-ÞЀ-Я]\.", text) else _AFTER_NAMES

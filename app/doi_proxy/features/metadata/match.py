@@ -30,8 +30,9 @@ from doi_proxy.features.metadata.work import Work
 Match = Literal["same", "related", "doubtful", "different", "unknown"]
 #: What a reference and a work can differ in.
 Kind = Literal["title", "authors", "place", "year", "edition", "notice", "container"]
-#: How two titles read: equal, equal in a title without its subtitle, nearly, otherwise, otherwise in another language.
-_Title = Literal["full", "main", "near", "other", "translated"]
+#: How two titles read: equal, equal in a title without its subtitle, nearly, otherwise; otherwise in another language,
+#: or perhaps in one.
+_Title = Literal["full", "main", "near", "other", "foreign", "unsure"]
 
 
 #: Types of works that are in no journal.
@@ -158,15 +159,15 @@ def _judge_others(facts: _Facts) -> _Word:
     wrong = facts.wrong
     if facts.has_page and facts.authors and facts.years in (0, 1):
         return "same", ()
-    if facts.title == "translated":
+    if facts.title in ("foreign", "unsure"):
         # A translation can have another year, and another spelling of the author.
         if facts.authors is False:
             return "different" if {"place", "year"} & set(wrong) else "doubtful", ("title", *wrong)
-        if facts.authors and "place" in wrong:
-            return "related", ("title", *wrong)
-        return "doubtful", ("title", *wrong)
-    if facts.authors and facts.title == "near" and "place" in wrong:
-        return "different" if "year" in wrong else "related", ("title", *wrong)
+        if not (facts.authors and "place" in wrong):
+            return "doubtful", ("title", *wrong)
+    if facts.authors and facts.title in ("near", "foreign", "unsure") and "place" in wrong:
+        is_other = "year" in wrong and facts.title != "foreign"
+        return "different" if is_other else "related", ("title", *wrong)
     if len(wrong) > 1:
         return "different", wrong
     return ("doubtful", wrong or ("title",)) if wrong or facts.title else ("unknown", ())
@@ -190,7 +191,7 @@ def _compare_titles(cited: Cited, work: Work) -> tuple[_Title | None, int]:
         languages = find_language(cited.title), find_language(work.full_title)
         # Without small words, a title can be of any language.
         if languages[0] != languages[1] or not languages[0]:
-            return "translated", len(full)
+            return "foreign" if all(languages) else "unsure", len(full)
     return found, len(full) if found == "full" else len(parts[0]) if parts else 0
 
 
@@ -284,14 +285,14 @@ def _compare_places(cited: Cited, work: Work) -> tuple[bool | None, bool]:
     if cited.volumes and pages and work.type in _BOOKS and not (work.volume or first):
         # An article has the DOI of a book.
         return False, False
-    if first in pages:
-        # Many works begin on one of the first pages.
-        return (True, False) if volume is not False else (None, True) if first > 9 else (False, False)
+    # Many works begin on one of the first pages.
+    if first in pages and (volume or first > 9):
+        return (True, False) if volume is not False else (None, True)
     # An article can have a number, and pages of its own. A page inside the work is one of its own too.
     is_own = (volume is not False and 1 in (first, *pages)) or any(
         first < page <= (last if last > first else first + 20) for page in pages
     )
-    is_other_page = bool(first and pages) and not is_own
+    is_other_page = bool(first and pages) and first not in pages and not is_own
     return (False if is_other_page or volume is False or (volume and issue is False) else None), False
 
 
