@@ -365,10 +365,13 @@ async def test_rows_say_why_nothing_was_compared() -> None:
     async with Proxy() as proxy:
         proxy.upstream.put("10.5555/a", url="https://publisher.example/a")
         [row] = await rows_of(proxy, entry(TITLE))
-        assert (row["match"], row["why"]) == ("unknown", "Not compared: this resolver looks up no works.")
+        assert (row["match"], row["why"]) == ("unknown", "Not compared: no works are looked up.")
     async with proxies() as (proxy, agency):
         [row] = await rows_of(proxy, "@misc{k, doi = {10.5555/a}}\n")
         assert row["why"] == "Not compared: there is no reference with a name that leads somewhere."
+        [row] = await rows_of(proxy, entry(TITLE), query="match=true&only=cached")
+        assert (row["match"], row["why"]) == ("unknown", "Not compared: no works are looked up.")
+        assert not agency.requests
         got = await proxy.post("/api/resolve?match=true&extract=true", "10.5555/a", content_type="text/plain")
         assert got.status == 400 and "leave out `extract`" in got.json["detail"]
         agency.reply = answer(b"{}")

@@ -454,7 +454,7 @@ class _Batch:
         if lookup.cancelled() or lookup.result().judgement.verdict not in GOOD or not entry.strip():
             return Compared(reason="nothing")
         compare, options = self._parts.compare, self._options
-        if compare is None:
+        if compare is None or options.only_cached:
             return Compared(reason="off")
         try:
             # Seconds in which the rows of a page are read from the batch.

@@ -191,7 +191,8 @@ class Works(Service):
                 host = self._hosts.setdefault(urlsplit(url).hostname or "", _Host())
                 body = await host.run(self._fetch, url, priority)
         except (*FAILURES, ServerFailure) as failure:
-            self._absent[name.key] = "failed"
+            # Without the records of the prefix, the agency was not asked.
+            self._absent[name.key] = "failed" if isinstance(failure, ServerFailure) else "address"
             self._count("refused" if isinstance(failure, HostRests) else "failed")
             return
         work = None if body is None else read_work(body, names)
