@@ -108,7 +108,10 @@ SAME: Final[list[tuple[str, Work]]] = [
     ("Deep learning (LeCun/Bengio/Hinton 2015), 10.5555/a", NETS),
     ("10.5555/a — Sandve's Ten simple rules for sharing data", RULES),
     ("Meier, A. et al. (2018) 'Genomic signatures of adaptation to climate in alpine plants', Mol. Ecol.", PLANTS),
+    ("LeCun, Y. (1998), Gradient based learning applied to document re-cognition, Proc. I. Eng., 86, 2278.", DIGITS),
+    ("LeCun, Y. (1998). On the use of “gradients” in learning. Proceedings of the IEEE, 86, 2278–2324.", DIGITS),
     # No title in the style
+    ("LeCun Y, Bottou L, Bengio Y and Haffner P 1998 Proc. IEEE 86 2278–324", DIGITS),
     ("Y. LeCun, L. Bottou, Proc. IEEE 86 (1998) 2278.", DIGITS),
     ("Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Proc. IEEE 86, 2278 (1998).", DIGITS),
     ("(12) Miyaura, N.; Suzuki, A. Chem. Rev. 1995, 95 (7), 2457–2483.", COUPLING),
@@ -162,6 +165,8 @@ DIFFERENT: Final[list[tuple[str, Work]]] = [
     ("Петров П. П. Экология озёр Сибири // Экология. 2015. Т. 12. № 1. С. 11–20.", WOLVES_RU),
     (bib(author="Jones, K", title="A survey of neural machine translation", year="2020"), BODIES),
     (ris(TI="Deep learning for river forecasts", AU="Jones, K.", PY="2021/05//"), PLANTS),
+    ("Sandve, G. K. (2008). The economics of climate change. American Economic Review, 98(2), 1–37.",
+     article("Rules of sharing", "Sandve", 2016, "Handbook of Economics;;;1;20", "book-chapter")),
     # Without a title
     ("P. Müller, K. Schmidt, Phys. Rev. Lett. 99, 120401 (2007).", DIGITS),
     ("Schmidt, K.; Braun, L. Angew. Chem. Int. Ed. 2009, 48, 4114–4133.", COUPLING),

@@ -49,7 +49,8 @@ _QUOTED: Final = re.compile(
 )
 #: The end of a title after a year or names: a sentence, a bracket, a label or a number.
 _END: Final = re.compile(
-    r"(?<=[^\s.]{3})[.?!](?=\s|$)|\.{3}|…|\s?[\[(]|,\s(?=\d|S\.|pp?\.|[Vv]ol|Bd|Nr|[Nn]o\.)|\s//|\s?[;—]\s|\.\s(?=In:?\s)"
+    r"(?<=[^\s.]{3})[.?!](?=\s|$)|\.{3}|…|\s?[\[(]|\s//|\s?[;—]\s|\.\s(?=In:?\s)"
+    r"|,\s(?=\d|S\.|pp?\.|[Vv]ol|Bd|Nr|[Nn]o\.|[A-Z][a-z]{0,6}\. ?[A-Z])"
 )
 _AFTER_YEAR: Final = re.compile(
     rf"\(\D{{0,12}}{_Y}[a-z]?(?:[,/–-][^()]{{0,24}})?\)\s?[.:,]?\s+(?=[^\W\d_])|\b{_Y}[a-z]?\s?:\s+(?=[^\W\d_])"

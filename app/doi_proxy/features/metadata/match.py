@@ -115,7 +115,9 @@ def _match(cited: Cited, work: Work) -> _Word:
     # A data set and a program are published again and again with one DOI, and a thesis is often scanned later.
     is_dated = work.year is not None and work.type not in ("dataset", "software", "dissertation", "thesis")
     years = min((abs(year - work.year) for year in cited.years), default=None) if work.year and is_dated else None
-    if place and (authors or (authors is None and years in (0, 1))) and cited.is_notice == work.is_notice:
+    # Small numbers agree by chance: of a work whose authors cannot be compared, they are not enough.
+    is_long = len(read_number(work.page)) > 2 or read_number(work.issue) in cited.issues
+    if place and (authors or (authors is None and years in (0, 1) and is_long)) and cited.is_notice == work.is_notice:
         return "same", ()
     title, words = _compare_titles(cited, work)
     agrees = title in ("full", "main")
@@ -130,7 +132,7 @@ def _match(cited: Cited, work: Work) -> _Word:
     if not agrees and place is not True and _is_container(cited, work):
         return "related", ("container",)
     if place:
-        return ("same", ()) if authors is not False or agrees or title == "near" else ("doubtful", facts.wrong)
+        return ("same", ()) if authors or agrees or title == "near" else ("doubtful", facts.wrong or ("title",))
     return _judge_title(facts, cited, work) if agrees else _judge_others(facts)
 
 

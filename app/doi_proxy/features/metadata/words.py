@@ -44,6 +44,8 @@ _LETTERS: Final = str.maketrans(
 CJK: Final = "\u2e80-\u9fff\uf900-\ufaff"
 _WORD: Final = re.compile(rf"[{CJK}]+|(?:(?![{CJK}])(?:[^\W\d_]|\ufffd))+|\d+")
 _ELISION: Final = re.compile(r"\b(?:[cdjlmnst]|qu|dell|nell|sull|all)'(?=\w)")
+#: Prefixes that some write as words of their own.
+_PREFIX: Final = re.compile(r"\b(anti|co|inter|micro|multi|non|pre|re|semi|sub)-(?=[a-z])")
 _TEX: Final = re.compile(r"\\(?:[^A-Za-z]|[uvHtcdbkr](?![A-Za-z])|[A-Za-z]{2,20}(?=[\s{\\$]))\s?|[{}$]|<[^<>]{1,40}>")
 _SUBTITLE: Final = re.compile(r"\s?[:;?!]\s|\.\s|\s-+\s|--+|(?<=[^\W\d]):(?=[^\W\d])")
 #: What spellings of one name differ in, after folding: transliterations, and German vowels.
@@ -77,7 +79,7 @@ def simplify(text: str) -> str:
 
 def split_words(text: str) -> list[str]:
     """The words of a text that mean something, in their order. Chinese and Japanese are read as pairs of characters."""
-    folded = _ELISION.sub(" ", simplify(text))
+    folded = _PREFIX.sub(r"\1", _ELISION.sub(" ", simplify(text)))
     found: list[str] = []
     for word in _WORD.findall(folded):
         if "\u2e80" <= word[0] <= "\u9fff" or "\uf900" <= word[0] <= "\ufaff":
