@@ -106,10 +106,10 @@ SAME: Final[list[tuple[str, Work]]] = [
     ("Sandve GK. Ten simple rules for sharing data. PLoS Comput Biol. 2013;9(10):e1003285.", RULES),
     ("vgl. Wick (2016), plotter, S. 12 ff., 10.5555/a", PLOTS),
     ("Deep learning (LeCun/Bengio/Hinton 2015), 10.5555/a", NETS),
+    ("Sandve, G. (2013). Ten “simple rules” for sharing data. PLoS.", RULES),
     ("10.5555/a — Sandve's Ten simple rules for sharing data", RULES),
     ("Meier, A. et al. (2018) 'Genomic signatures of adaptation to climate in alpine plants', Mol. Ecol.", PLANTS),
     ("LeCun, Y. (1998), Gradient based learning applied to document re-cognition, Proc. I. Eng., 86, 2278.", DIGITS),
-    ("LeCun, Y. (1998). On the use of “gradients” in learning. Proceedings of the IEEE, 86, 2278–2324.", DIGITS),
     # No title in the style
     ("LeCun Y, Bottou L, Bengio Y and Haffner P 1998 Proc. IEEE 86 2278–324", DIGITS),
     ("Y. LeCun, L. Bottou, Proc. IEEE 86 (1998) 2278.", DIGITS),

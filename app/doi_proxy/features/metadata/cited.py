@@ -32,7 +32,7 @@ _PLACES: Final = tuple(
         rf"\b(?:vol(?:ume)?|bd|band|jg|tom[eo]?|t|v)\.?\s?(?P<volume>{_V})\b",
         rf"(?<![\d.])\b(?P<volume>{_V})(?=,\s(?:no|nr|num|n)\b)|(?<![\d.,-])\s(?P<volume2>{_V})(?=\s\({_Y}\))",
         r"\b(?:no|nr|num|numero|n°|issue|iss|h|heft|fasc)\.?\s?(?P<issue>\d+[a-z]?)",
-        rf"\b(?:(?:pp?|pags?|seiten?|str)\.?\s?|s[.\s]\s?)(?P<page>{_P})\b",
+        rf"\b(?:(?:pp?|pags?|seiten?|str)\.?\s?|s[.\s]\s?)(?P<page>(?!{_Y}\b(?!-)){_P})\b",
         rf"(?<![\d./-])\b(?P<volume>{_V})\s?\((?!{_Y}\))(?P<issue>[\d]*[a-z]?)(?:[-/]\d+)?\)(?:\s?[,:]\s?(?P<page>{_P})\b)?",
         rf"(?<![\d(./-])\b(?P<volume>{_V}),\s(?P<page>{_P})(?:-{_P})?\s?\({_Y}\)",
         rf"\b{_Y},\s(?P<volume>{_V})(?:\s?\((?P<issue>\d+)\))?,\s(?P<page>{_P})\b",
@@ -218,7 +218,8 @@ def _find_title(text: str) -> tuple[str, int, int]:
         words = re.findall(r"[^\W\d_]{2,}", title)
         # A journal and its volume follow the names where a style has no titles.
         is_journal = _JOURNAL.match(simplify(title)) and re.search(r"\d", text[mark.end() : end + 12])
-        is_short = max(len(words), len(split_words(title))) < 3 and mark.re is names
+        said = [word for word in split_words(title) if not word.isdigit()]
+        is_short = max(len(words), len(said)) < 3 and mark.re is names
         if is_short and (ended is None or ended[0] not in ".?!" or _ABBREVIATED.match(text, end)):
             continue
         if words and not is_journal:
