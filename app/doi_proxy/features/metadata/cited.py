@@ -53,7 +53,9 @@ _END: Final = re.compile(
     r"|,\s(?=\d|S\.|pp?\.|[Vv]ol|Bd|Nr|[Nn]o\.|[A-Z][a-z]{0,6}\. ?[A-Z])"
 )
 _AFTER_YEAR: Final = re.compile(
-    rf"\(\D{{0,12}}{_Y}[a-z]?(?:[,/–-][^()]{{0,24}})?\)\s?[.:,]?\s+(?=[^\W\d_])|\b{_Y}[a-z]?\s?:\s+(?=[^\W\d_])"
+    rf"\(\D{{0,12}}{_Y}[a-z]?(?:[,/–-][^()]{{0,24}})?\)\s?[.:,]?\s+(?=[^\W\d_])"
+    r"(?!(?:[NnHS][ro]?|[Vv]ol|pp?|Heft|Issue)\b\.?\s?\d)"
+    rf"|\b{_Y}[a-z]?\s?:\s+(?=[^\W\d_])"
 )
 #: Names before a colon, with initials, particles and marks between them: "JINEK, Martin ; HAUER, M. u. a.:".
 _BEFORE_COLON: Final = re.compile(

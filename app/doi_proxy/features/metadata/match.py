@@ -218,7 +218,7 @@ def _read_title(title: str, full: list[str], parts: list[list[str]]) -> _Title |
         and len(find_common(words, full[: len(words) + 1])) >= common - 1
     ):
         return "main"
-    return "other" if share < 0.5 else "near"
+    return "other" if share < 0.6 else "near"
 
 
 def _find_in_text(cited: Cited, work: Work, full: list[str], parts: list[list[str]]) -> _Title | None:
