@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from doi_proxy.features.metadata.words import is_group, simplify, split_words
+from doi_proxy.features.metadata.words import simplify, split_words
 
 #: Characters of a reference that are read.
 MAX_CHARACTERS: Final = 4_096
@@ -120,11 +120,6 @@ class Cited:
         """Where it was published, for a reader."""
         numbers = (", ".join(sorted(numbers)) for numbers in (self.volumes, self.issues, self.pages))
         return ", ".join(filter(None, (self.container, *numbers)))
-
-    @property
-    def has_people(self) -> bool:
-        """Whether its names are those of people."""
-        return bool(self.names) and not is_group(self.names)
 
 
 def read_cited(entry: str) -> Cited:

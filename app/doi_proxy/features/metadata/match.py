@@ -275,7 +275,7 @@ def _compare_authors(cited: Cited, work: Work) -> bool | None:
         return None
     if has_name(work.authors[0], words):
         return True
-    if not cited.has_people or any(has_name(author, words) for author in work.authors[1:]):
+    if is_group(cited.names) or any(has_name(author, words) for author in work.authors[1:]):
         return None
     return False
 

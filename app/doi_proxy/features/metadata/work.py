@@ -98,7 +98,8 @@ def read_work(data: bytes, names: Collection[str] = ()) -> Work | None:
         return None
     people = next((people for people in (item.author, item.editor) if isinstance(people, list | dict) and people), [])
     found = [_read_name(person) for person in (people if isinstance(people, list) else [people])[:8]]
-    page, last_page = _read_pages(_read_text(item.page, 40) or _read_text(item.article_number, 40))
+    pages = re.sub(r"[\u2010-\u2015]", "-", _read_text(item.page, 40) or _read_text(item.article_number, 40))
+    page, _, last_page = pages.partition("-")
     kind = _read_text(item.type, 30)
     relations = item.relation if isinstance(item.relation, dict) else {}
     volume, issue = (
@@ -113,8 +114,8 @@ def read_work(data: bytes, names: Collection[str] = ()) -> Work | None:
         _read_text(_first(item.container), 120),
         volume,
         issue,
-        page,
-        last_page,
+        page.strip(),
+        last_page.strip(),
         kind,
         is_group=any(is_group for name, is_group in found[:1]),
         is_notice=is_notice(title)
@@ -130,11 +131,6 @@ def _read_name(author: object) -> tuple[str, bool]:
     family = _read_text(author.get("family"), 40)
     other = _read_text(author.get("literal"), 100) or _read_text(author.get("name"), 100)
     return family or other, bool(other and not family)
-
-
-def _read_pages(pages: str) -> tuple[str, str]:
-    first, _, last = re.sub(r"[\u2010-\u2015]", "-", pages).partition("-")
-    return first.strip(), last.strip()
 
 
 def _read_year(issued: object) -> int | None:
