@@ -160,6 +160,7 @@ DIFFERENT: Final[list[tuple[str, Work]]] = [
     ("Becker u.a.: Nachhaltige Lieferketten im Mittelstand, 2021", BODIES),
     ("Pérez, A. (2015). La enseñanza de las lenguas en el siglo XXI. Revista de Educación, 8(1), 1-20.", MEMORY),
     ("张伟. 长江流域水质变化趋势分析[J]. 环境科学, 2015, 36(2): 401-409.", WOLVES_ZH),
+    ("王强. 黄河流域泥沙输移特征分析[J]. 水利学报, 2019, 50(4): 102-110.", replace(WOLVES_ZH, authors=())),
     (bib(author="张, 伟", title="长江流域水质变化趋势分析", year="2015"), WOLVES_ZH),
     ("佐藤花子：自然言語処理の基礎と応用，人工知能学会誌，Vol.30，No.1，pp.12-20（2015）", IMAGES_JA),
     ("Петров П. П. Экология озёр Сибири // Экология. 2015. Т. 12. № 1. С. 11–20.", WOLVES_RU),

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from os.path import commonprefix
 from typing import Final
 
 #: Words without a meaning of their own, by language. One that several languages have tells none of them apart.
@@ -123,11 +122,18 @@ def is_near(word: str, other: str) -> bool:
     longer, shorter = max(len(word), len(other)), min(len(word), len(other))
     if shorter < 4 or longer - shorter > 2 or word.isdigit() or other.isdigit():
         return False
-    begin = len(commonprefix([word, other]))  # noqa: RUF071 - characters are what is compared
-    end = len(commonprefix([word[begin:][::-1], other[begin:][::-1]]))  # noqa: RUF071
+    begin = _count_equal(word, other)
+    end = _count_equal(word[begin:][::-1], other[begin:][::-1])
     # A character that an agency has lost stands for itself and for one more.
     most = 2 if longer > 7 or "\ufffd" in word + other else 1
     return longer - begin - end <= most
+
+
+def _count_equal(word: str, other: str) -> int:
+    """The letters that two words begin with."""
+    return next(
+        (at for at, (one, two) in enumerate(zip(word, other, strict=False)) if one != two), min(len(word), len(other))
+    )
 
 
 def measure(words: Sequence[str], others: Sequence[str]) -> float:
@@ -137,7 +143,10 @@ def measure(words: Sequence[str], others: Sequence[str]) -> float:
 
 
 def find_language(title: str) -> str:
-    """The language of most of the small words and endings of a title, "" if none is known."""
+    """The language of most of the small words and endings of a title, or its script. "" if none is known."""
+    if not is_latin(title):
+        scripts = (unicodedata.name(letter, "").partition(" ")[0] for letter in title if letter.isalpha())
+        return "CJK" if re.search(f"[{CJK}]", title) else next(scripts, "")
     words = _WORD.findall(simplify(title))
     counts: list[tuple[int, str]] = []
     for language, known in _LANGUAGES.items():
