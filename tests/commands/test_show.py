@@ -172,7 +172,7 @@ def test_help_writes_the_defaults_as_people_write_values(capsys: pytest.CaptureF
     for setting in (
         "CACHE_GRACE, default 30d",
         "CACHE_MEMORY_BYTES, default 256M",
-        "METADATA, default off",
+        "METADATA, default on",
         "TLS_CERT, not set by default",
         "UPSTREAM_BURST",
         "UPSTREAM_ROUTES, not set by default",

@@ -47,6 +47,8 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "store_url": "memory:",
     "upstream_contact": "mailto:library@example.org",
     "access_log": "off",
+    # A page would query the agency of its name too.
+    "metadata": False,
 }
 #: The address of a client that does not choose one.
 CLIENT: Final = "192.0.2.7"

@@ -23,6 +23,7 @@ MAX_FIELDS: Final = 2_000
 _MAX_VALUE_CHARACTERS: Final = 32_768
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
+_CITED_FIELD: Final = re.compile(rf"(?<![\w-])({'|'.join(entries.TAG_OF)})\s{{0,8}}=\s{{0,80}}", re.IGNORECASE)
 _ANY_FIELD: Final = re.compile(r"(?:^|[,{\n])[^\S\n]{0,40}([A-Za-z][\w-]{0,40})\s{0,8}=(?=\s{0,80}[{\"\w])")
 #: The fields of an archive's identifier, and those that name the archive (biblatex, section 3.14.7).
 _EPRINT: Final = re.compile(r"(?<![\w-])(?:archiveprefix|eprinttype)\s{0,8}=\s{0,8}[{\"]?\s{0,8}arxiv", re.IGNORECASE)
@@ -96,8 +97,8 @@ class BibtexReader(lines.LineReader):
             return []
         part, line, entry = "\n".join(self._part), self._first, self._entry
         self._part, self._first, self._size = [], 0, 0
-        if self.keeps_entries:
-            entry.cited = entry.cited or part[: entries.MAX_ENTRY_CHARACTERS]
+        if self.keeps_entries and not entry.cited:
+            entry.cited = entries.write_ris_entry(_read_fields(part, self._strings))
         names: list[entries.ReadItem] = []
         counted = 0
         for at, value in islice(_find_names(part, self._strings), MAX_FIELDS):
@@ -144,7 +145,18 @@ def _find_names(part: str, strings: Mapping[str, str]) -> Iterator[tuple[int, st
             yield match.start(), value
 
 
-def _read_value(part: str, start: int, ends: Mapping[int, int], strings: Mapping[str, str]) -> tuple[str, int]:
+def _read_fields(part: str, strings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The fields of an entry that say what its work is. A line break in one is a blank."""
+    part = part.replace("\n", " ")
+    ends, after = _find_ends(part), 0
+    while match := _CITED_FIELD.search(part, after):
+        value, after = _read_value(part, match.end(), ends, strings, is_name=False)
+        yield match[1], value
+
+
+def _read_value(
+    part: str, start: int, ends: Mapping[int, int], strings: Mapping[str, str], *, is_name: bool = True
+) -> tuple[str, int]:
     """The value at a place, and where it ends: pieces in braces, in quotes or bare, which "#" joins."""
     value, after = "", start
     # Parts of a value that are joined by "#".
@@ -152,7 +164,10 @@ def _read_value(part: str, start: int, ends: Mapping[int, int], strings: Mapping
         is_bare = part[after : after + 1] not in _OPENING
         piece, after, following = _read_piece(part, after, ends, strings)
         known = strings.get(piece.lower()) if is_bare else None
-        value += _strip_tex(piece) if known is None else known
+        if known is None:
+            # A blank at the end of a piece belongs to a title, and not to a name.
+            known = _strip_tex(piece) if is_name else _read_tex(piece)
+        value += known
         joined = _JOIN.match(part, following)
         if joined is None:
             break
@@ -235,20 +250,25 @@ class TagFormat:
     key: str = ""
 
 
+def _read_tags(tags: str) -> dict[str, str]:
+    """The tags of a format, each with that of RIS."""
+    return {tag: kind for part in tags.split() for kind, _, own in [part.partition(":")] for tag in own.split(",")}
+
+
 RIS: Final = TagFormat(
     # Some programs write fewer blanks than the specification has.
     field=re.compile(r"\s*([A-Z][A-Z0-9]) {0,2}-(?: +(.*))?", re.DOTALL),
     starts=frozenset({"TY"}),
     ends=frozenset({"ER"}),
     names=frozenset({"DO"}),
-    cited={"TI": "TI", "T1": "TI", "AU": "AU", "A1": "AU", "PY": "PY", "Y1": "PY", "DA": "PY"},
+    cited=_read_tags("TI:TI,T1 AU:AU,A1 ED:ED,A2 PY:PY,Y1,DA T2:T2,JO,JF,JA,BT PB:PB VL:VL IS:IS SP:SP"),
     distant=frozenset({"AB", "N2", "RN"}),
 )
 MEDLINE: Final = TagFormat(
     field=re.compile(r"([A-Z]{2,4}) {0,2}-(?: +(.*))?", re.DOTALL),
     starts=frozenset({"PMID"}),
     names=frozenset({"LID", "AID"}),
-    cited={"TI": "TI", "FAU": "AU", "DP": "PY"},
+    cited=_read_tags("TI:TI AU:FAU,CN PY:DP T2:JT,TA VL:VI IS:IP SP:PG"),
     distant=frozenset({"AB", "CIN", "CON", "EIN", "EFR", "CRI", "CRF", "RIN", "ROF", "UIN", "UOF"}),
     mark="[doi]",
     key="PMID",
@@ -257,7 +277,7 @@ ENDNOTE: Final = TagFormat(
     field=re.compile(r"(%[0-9A-Z@!#$&()*+=<>?^~\[\]]) ?(.*)", re.DOTALL),
     starts=frozenset({"%0"}),
     names=frozenset({"%R"}),
-    cited={"%T": "TI", "%A": "AU", "%D": "PY"},
+    cited=_read_tags("TI:%T AU:%A ED:%E PY:%D T2:%J,%B PB:%I VL:%V IS:%N SP:%P"),
     distant=frozenset({"%X"}),
     mark="10.",
 )
@@ -266,7 +286,7 @@ WEB_OF_SCIENCE: Final = TagFormat(
     starts=frozenset({"PT"}),
     ends=frozenset({"ER"}),
     names=frozenset({"DI"}),
-    cited={"TI": "TI", "AU": "AU", "PY": "PY"},
+    cited=_read_tags("TI:TI AU:AU PY:PY T2:SO PB:PU VL:VL IS:IS SP:BP,AR"),
     distant=frozenset({"AB", "CR"}),
 )
 

@@ -26,6 +26,7 @@ from doi_proxy.list_formats.formats import (
     FORMATS,
     HEAD_CHARACTERS,
     ListFormat,
+    ReferencesReader,
     RunningTextReader,
     format_of_head,
 )
@@ -365,7 +366,9 @@ class ListParser:
         yield from self._expand(self._reader.feed(data))
 
     def _open(self, form: ListFormat) -> ListReader:
-        reader = self._open_format(form)
+        # The reference of a name in a text is its paragraph.
+        is_text = self._keeps_entries and form is formats.TEXT
+        reader = ReferencesReader(self._limits.line_bytes) if is_text else self._open_format(form)
         reader.keeps_entries = self._keeps_entries
         return reader
 

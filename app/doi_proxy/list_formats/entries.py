@@ -6,7 +6,7 @@ A reader yields entries. Those without a field for their name are searched.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -19,8 +19,24 @@ from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
 MAX_EXCERPT: Final = 200
 #: What a row can repeat of its item.
 Scalar = str | int | float | bool | None
-#: The columns or members that say what a reference is about, and the characters that are read of each.
-CITED: Final = ("title", "author", "year")
+#: What a reference says about its work, by the tags of RIS, and the names of fields, columns and members that say it.
+CITED: Final = {
+    "TI": ("title", "titles", "article title", "document title"),
+    "ST": ("subtitle",),
+    "AU": ("author", "authors", "creators", "creator", "collaboration"),
+    "ED": ("editor", "editors"),
+    "PY": ("year", "date", "issued", "publication year", "publicationyear", "published", "publication_year"),
+    "T2": ("journal", "journaltitle", "booktitle", "container-title", "publication title", "publicationtitle",
+           "source title", "howpublished"),
+    "PB": ("publisher", "school", "institution"),
+    "VL": ("volume",),
+    "IS": ("number", "issue"),
+    "SP": ("pages", "page", "eid", "articleno", "article-number", "page start", "start page"),
+}  # fmt: skip
+#: The member with a reference as running text, as Crossref has it.
+UNSTRUCTURED: Final = "unstructured"
+TAG_OF: Final = {name: tag for tag, names in CITED.items() for name in names}
+#: Characters that are read of each.
 _MAX_CITED: Final = 1_024
 #: The beginning of a name, and that of a second one after a separator or a label.
 _PREFIX: Final = re.compile(r"10\.[0-9]{4,9}/", re.ASCII)
@@ -145,18 +161,36 @@ class OpenEntry:
         return [ListEntry(self._line, tuple(self._fields), title, self.key, None, self.cited)]
 
 
-def write_ris_entry(cited: Sequence[object]) -> str:
-    """A reference in the form of RIS. `cited` has the values of CITED; without a title, the reference is ""."""
-    title, author, year = (" ".join(_read_words(value))[:_MAX_CITED] for value in cited)
-    return f"TY  - GEN\nTI  - {title}\nAU  - {author}\nPY  - {year}" if title else ""
+def write_ris_entry(cited: Iterable[tuple[str, object]]) -> str:
+    """A reference in the form of RIS, of names of CITED with their values. Without one, the reference is ""."""
+    lines = [
+        f"{tag}  - {text}"
+        for name, value in cited
+        if (tag := TAG_OF.get(name.casefold())) and (text := " ".join(_read_words(value))[:_MAX_CITED])
+    ]
+    return "\n".join(["TY  - GEN", *lines]) if lines else ""
+
+
+def write_members(entry: str) -> dict[str, list[str] | str]:
+    """A reference as members of a JSON object, which `read_json_item` reads again."""
+    if not entry.startswith("TY  - "):
+        return {UNSTRUCTURED: entry}
+    found: dict[str, list[str] | str] = {}
+    for line in entry.splitlines()[1:]:
+        tag, _, value = line.partition("  - ")
+        if tag in CITED:
+            found.setdefault(CITED[tag][0], []).append(value)  # type: ignore[union-attr]
+    return found
 
 
 def _read_words(value: object, depth: int = 0) -> list[str]:
-    """The words of a string, a number, or a list of authors as CSL JSON has it."""
+    """The words of a string, a number, a date of CSL, or a list of authors as CSL JSON, DataCite or Zotero has it."""
     if isinstance(value, dict):
-        value = value.get("family") or value.get("literal") or value.get("name")
+        members = ("family", "lastName", "literal", "name", "title", "date-parts", "raw")
+        value = next((value[member] for member in members if value.get(member)), None)
     if isinstance(value, list):
-        return [] if depth else [word for author in value[:50] for word in _read_words(author, 1)]
+        # Four brackets are those of the date of an item.
+        return [] if depth > 2 else [word for item in value[:50] for word in (*_read_words(item, depth + 1), ";")][:-1]
     return str(value)[:_MAX_CITED].split() if isinstance(value, (str, int)) else []
 
 

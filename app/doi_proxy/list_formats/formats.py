@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
-from doi_proxy.list_formats import bibliographies
+from doi_names.derived import derive
+from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder, find_names
+from doi_proxy.list_formats import bibliographies, entries, lines
 from doi_proxy.list_formats.bibliographies import BibtexReader
 from doi_proxy.list_formats.entries import ListItem, ReadItem
 from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
@@ -66,6 +67,47 @@ class RunningTextReader:
                 self._line += 1
             items.append(ListItem(name.text, self._line, found=name))
         return items
+
+
+class ReferencesReader(lines.LineReader):
+    """The references of a text: one in each paragraph, or up to each line with a name if a paragraph has several."""
+
+    def __init__(self, max_line_bytes: int) -> None:
+        super().__init__(max_line_bytes)
+        self._paragraph: list[str] = []
+        self._first = 0
+
+    def _read(self, read: list[lines.Line]) -> list[ReadItem]:
+        items: list[ReadItem] = []
+        for line in read:
+            text = lines.decode_bytes(line.data)[0]
+            if not text.strip() or sum(map(len, self._paragraph)) > entries.MAX_ENTRY_CHARACTERS:
+                items += self._finish()
+            if text.strip():
+                self._first = self._first if self._paragraph else line.number
+                self._paragraph.append(text)
+        return items
+
+    def _finish(self) -> list[ReadItem]:
+        paragraph, self._paragraph = self._paragraph, []
+        whole = "\n".join(paragraph)
+        found: dict[tuple[str, int], FoundName] = {}
+        for name in find_names(whole[: 4 * entries.MAX_ENTRY_CHARACTERS]):
+            at = whole.count("\n", 0, name.start)
+            # A line that begins with the name again, as "doi:" and as a URL, goes on with its reference.
+            is_again = (name.name.key, at - 1) in found and name.start - whole.rfind("\n", 0, name.start) < 40
+            found.setdefault((name.name.key, at - is_again), name)
+        items: list[ReadItem] = []
+        begin = 0
+        for (_, at), name in found.items():
+            reference = whole if len(found) == 1 else "\n".join(paragraph[min(begin, at) : at + 1])
+            entry = reference[: entries.MAX_ENTRY_CHARACTERS]
+            items.append(ListItem(name.text, self._first + at, cited=entry, found=name))
+            begin = at + 1
+        if items or not paragraph:
+            return items
+        shown, others = whole[: entries.MAX_EXCERPT], derive(whole[:2_048])
+        return [entries.UnreadableItem(shown, self._first, entries.WITHOUT_DOI, reason=entries.NO_DOI, derived=others)]
 
 
 #: Makes a reader, given the limit of a line, and the columns or members with the names and with what rows repeat.

@@ -232,7 +232,11 @@ def read_json_item(
     wanted, repeated = members
     echo = _read_scalar(_find_member(value, repeated)) if repeated is not None else None
     work = _find_work(value)
-    entry = entries.write_ris_entry([_find_member(work, name) for name in entries.CITED]) if keeps_entry else ""
+    entry = ""
+    if keeps_entry and isinstance(stated := value.get(entries.UNSTRUCTURED), str):
+        entry = stated[: entries.MAX_ENTRY_CHARACTERS]
+    elif keeps_entry:
+        entry = entries.write_ris_entry(work.items())
     key = _find_key(value)
     name = _find_member(value, wanted) if wanted is not None else _find_name(value, work)
     if isinstance(name, str) and (name.strip() or wanted is not None):

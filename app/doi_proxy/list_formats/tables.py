@@ -41,7 +41,7 @@ class ColumnReader(lines.LineReader):
         self._note: str | None = None
         self._search_note = ""
         self._line = lines.Line(0, b"")
-        self._cited: list[int] = []
+        self._title = 0
         #: The lines of a record with an open quote, its first line, and its characters.
         self._open: list[str] = []
         self._opened_at = 0
@@ -135,19 +135,19 @@ class ColumnReader(lines.LineReader):
         elif has_heading:
             self.column = f"\N{LEFT DOUBLE QUOTATION MARK}{self._name(self._index)}\N{RIGHT DOUBLE QUOTATION MARK}"
         self._echo_index = -1 if self._echo is None else self._find_column(self._echo)
-        self._cited = [folded.index(name) if name in folded else len(cells) for name in entries.CITED]
+        self._title = folded.index("title") if "title" in folded else len(cells)
         return has_heading
 
     def _read_record(self, cells: list[str]) -> entries.ReadItem:
-        line, cited = self._opened_at, [_find_cell(cells, index) for index in self._cited]
+        line = self._opened_at
         echo = cells[self._echo_index][: entries.MAX_EXCERPT] if 0 <= self._echo_index < len(cells) else None
-        entry = entries.write_ris_entry(cited) if self.keeps_entries else ""
+        entry = entries.write_ris_entry(zip(self._names, cells, strict=False)) if self.keeps_entries else ""
         text = _find_cell(cells, self._index) if self._index >= 0 else ""
         if text.strip() or self._wanted is not None:
             note = lines.note_encoding(text, self._line)
             return entries.divide(entries.ListItem(_read_cell(text), line, None, echo, entry, note=note))
         fields = [entries.EntryField(self._name(at), cell, line) for at, cell in enumerate(cells) if cell.strip()]
-        title = cited[0] or " ".join(field.text for field in fields)
+        title = _find_cell(cells, self._title) or " ".join(field.text for field in fields)
         return entries.ListEntry(line, tuple(fields), title, None, echo, entry, self._search_note)
 
     def _name(self, at: int) -> str:

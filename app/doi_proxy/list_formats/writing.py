@@ -19,6 +19,8 @@ from doi_proxy.system.files import printable
 Members = Mapping[str, Any]
 #: What some readers take for the end of a line, and its escape in JSON.
 _LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
+#: What a line says about a reference whose DOI may not be that of its work.
+_MATCHES: Final = {"different": "another work", "related": "related work", "doubtful": "doubtful"}
 #: Widths of the columns of a table, in characters. A column that is not named here has 30.
 _WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5, "match": 9}
 
@@ -143,7 +145,8 @@ class AlignedWriter(RowWriter):
 class ConciseWriter(RowWriter):
     """One line for each row that is not good, as linters do: file:line, verdict, input, key, reason, suggestion.
 
-    A name that leads to another work is not good: that is its verdict then, with the title of the work.
+    A name that leads to another work is not good: that is its verdict then, with the title of the work. So are a
+    related and a doubtful one.
     """
 
     def __init__(self, next_file: Callable[[], str], good: Container[str], *, has_colour: bool) -> None:
@@ -155,14 +158,14 @@ class ConciseWriter(RowWriter):
     def write(self, rows: Iterable[Members]) -> bytes:
         """See RowWriter."""
         lines = [(self._next_file(), row) for row in rows]
-        wrong = [line for line in lines if line[1]["verdict"] not in self._good or line[1].get("match") == "different"]
+        wrong = [line for line in lines if line[1]["verdict"] not in self._good or line[1].get("match") in _MATCHES]
         return "".join([self._line(file, row) for file, row in wrong]).encode("utf-8", "replace")
 
     def _line(self, file: str, row: Members) -> str:
         place = f"{self._bold}{_show(file)}:{row['line']}{self._end}: " if file else ""
         key = f" ({_show(row['key'])})" if row["key"] is not None else ""
-        is_other = row.get("match") == "different"
-        verdict, message = ("another work", row["title"]) if is_other else (row["verdict"], row["message"])
+        match = _MATCHES.get(row.get("match") or "")
+        verdict, message = (match, row["title"]) if match else (row["verdict"], row["message"])
         reason = f": {_show(message)}" if message else ""
         names = [suggestion["doi"] for suggestion in row["suggestions"] or ()]
         hint = f"; did you mean {_show(names[0])}?" if names else ""

@@ -35,6 +35,8 @@ class Agency:
         self.requests: list[bytes] = []
         self.free = asyncio.Event()
         self.free.set()
+        #: The seconds that it takes.
+        self.seconds = 0.0
         self.port = 0
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -49,6 +51,8 @@ class Agency:
         try:
             self.requests.append(await reader.readuntil(b"\r\n\r\n"))
             await self.free.wait()
+            if self.seconds:
+                await asyncio.sleep(self.seconds)
             writer.write(self.reply)
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):

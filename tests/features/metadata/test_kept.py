@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -16,16 +17,15 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.missed import WORKS
 from doi_proxy.features.admin.purge import Selection, purge
 from doi_proxy.features.feature import Core
-from doi_proxy.features.metadata.client import KeptWork, read_works, write_works
-from doi_proxy.features.metadata.match import Work
-from doi_proxy.features.metadata.works import TTL, FetchBudget, Works
-from doi_proxy.upstream.budget import LocalBucket
+from doi_proxy.features.metadata.work import KeptWork, Work, read_works, write_works
+from doi_proxy.features.metadata.works import TTL, Works
+from doi_proxy.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.metadata.agency import TITLE, item, put_prefix
 from tests.parts import command_context
 
-WORK: Final = Work(TITLE, "Einstein", 1905)
+WORK: Final = Work(TITLE, ("Einstein",), 1905)
 pytestmark = pytest.mark.anyio
 
 
@@ -46,7 +46,9 @@ async def test_a_purge_of_a_name_drops_its_work_alone(tmp_path: Path) -> None:
 
 def test_works_are_read_as_they_were_written() -> None:
     works = {
-        "10.5555/Ä\u2028B": KeptWork(2.5, Work("Ein „Titel“", "Müller", 1905)),
+        "10.5555/Ä\u2028B": KeptWork(
+            2.5, Work("Ein „Titel“", ("Müller", "O'Neil"), 1905, "b", "J", "1", "2", "3", "4", "book", is_group=True)
+        ),
         "10.5555/C": KeptWork(1.25, Work(TITLE)),
     }
     note = write_works(works, None, lambda key, at: True)
@@ -56,7 +58,17 @@ def test_works_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "note", [None, b"", b"\n", b"\xff\t1\t\t\tx", b"a\t1", b"a\tb\t\t\tx", b"a\t1\ty\t\tx", b"a" * 99]
+    "note",
+    [
+        None,
+        b"",
+        b"\n",
+        b"a\t1\t\t\tx",
+        b'["a",1]',
+        b'["a","b",{"title":"x"}]',
+        b'["a",1,{}]',
+        b'["\xff",1,{"title":"x"}]',
+    ],
 )
 def test_a_damaged_note_has_no_works(note: bytes | None) -> None:
     assert list(read_works(note)) == []
@@ -66,8 +78,12 @@ def test_the_note_is_bounded() -> None:
     small = {f"10.5555/{number}": KeptWork(float(number), Work("A title")) for number in range(6_000)}
     kept = dict(read_works(write_works(small, None, lambda key, at: True)))
     assert len(kept) == 4_096 and "10.5555/5999" in kept and "10.5555/0" not in kept
-    large = {f"10.5555/{number}{'x' * 2_000}": KeptWork(float(number), Work("é" * 500)) for number in range(1_000)}
-    assert 1_000_000 < len(write_works(large, None, lambda key, at: True)) <= 1024 * 1024
+    authors = ("A family name of many letters",) * 8
+    large = {f"10.5555/{number}": KeptWork(float(number), Work("e" * 400, authors, 1)) for number in range(4_000)}
+    note = write_works(large, None, lambda key, at: True)
+    assert 1_000_000 < len(note) <= 1024 * 1024 and max(map(len, note.split(b"\n"))) <= 600
+    assert len(dict(read_works(note))["10.5555/3999"].work.authors) == 3, "what is too long for a line loses authors"
+    assert write_works({"10.5555/a": KeptWork(1.0, Work("é" * 500))}, None, lambda key, at: True) == b""
 
 
 class Agency:
@@ -75,9 +91,12 @@ class Agency:
 
     def __init__(self) -> None:
         self.fetches = 0
+        self.free = asyncio.Event()
+        self.free.set()
 
     async def fetch(self, url: str) -> bytes:
         self.fetches += 1
+        await self.free.wait()
         return item()
 
 
@@ -86,10 +105,10 @@ async def opened(folder: Path, agency: Agency, clock: Clock) -> AsyncIterator[tu
     """The works of a process on the store of a folder, and the results that they count."""
     async with FakeUpstream() as upstream, core_with(folder, upstream) as core:
         put_prefix(upstream, "https://agency.example")
-        upstream.put("10.5555/a", url="https://publisher.example/")
+        for name in ("a", *range(12)):
+            upstream.put(f"10.5555/{name}", url="https://publisher.example/")
         results: list[str] = []
-        budget = FetchBudget(LocalBucket(1e6, 1e6, time.monotonic), core.upstream.budget)
-        works = Works(core.destinations, agency.fetch, budget, core.cache, results.append, clock)
+        works = Works(core.destinations, agency.fetch, core.cache, results.append, clock)
         await works.load()
         yield core, works, results
         await works.stop()
@@ -123,6 +142,22 @@ async def test_works_that_the_store_did_not_take_are_saved_later(tmp_path: Path)
             other.execute("DROP TRIGGER refuses")
         await works.save()
         assert TITLE.encode() in (await core.cache.read_note(WORKS) or b"")
+
+
+async def test_a_person_has_a_place_whatever_lists_fetch(tmp_path: Path) -> None:
+    agency = Agency()
+    async with opened(tmp_path, agency, Clock(time.time())) as (_, works, _):
+        agency.free.clear()
+        names = [HandleName(f"10.5555/{number}") for number in range(12)]
+        lists = [asyncio.create_task(works.find(name, None, None, Priority.BULK)) for name in names]
+        await asyncio.sleep(1.0)
+        assert agency.fetches == 3
+        person = asyncio.create_task(works.find(HandleName("10.5555/a"), None, None))
+        await asyncio.sleep(1.0)
+        assert agency.fetches == 4
+        agency.free.set()
+        assert [await task for task in (person, *lists)] == [WORK] * 13
+    assert agency.fetches == 13
 
 
 @pytest.mark.parametrize("scope", ["10.5555/A", "10.5555/", ""])

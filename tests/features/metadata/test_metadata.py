@@ -1,4 +1,4 @@
-"""Title, first author and year on the page of a record: fetched from the agency, and never a reason to wait."""
+"""What a work is, on the page of a record and beside references, and what an agency can do to both."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.features.assistants.tools import OwnNames
+from doi_proxy.features.metadata.cited import read_cited
 from doi_proxy.features.metadata.client import MetadataClient, ServerFailure
-from doi_proxy.features.metadata.match import MAX_TITLE, Match, Work, match, read_work
-from doi_proxy.features.metadata.works import CONCURRENCY, HOST_FAILURES
+from doi_proxy.features.metadata.match import Compared, match
+from doi_proxy.features.metadata.work import MAX_TITLE, Work, read_work
+from doi_proxy.features.metadata.works import HOST_FAILURES
 from doi_proxy.networks import AllowedAddresses
+from doi_proxy.upstream.source import Priority
 from tests.certificates import self_signed
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.test_tools import running as assistants
@@ -60,7 +63,9 @@ async def test_the_page_of_a_record_has_title_author_and_year() -> None:
         assert b"doi-proxy/" in head and b"mailto:library@example.org" in head
 
 
-@pytest.mark.parametrize("settings", [{"metadata": "off"}, {"mode": "sealed"}])
+@pytest.mark.parametrize(
+    "settings", [{"metadata": "off"}, {"mode": "sealed"}, {"privacy_level": 3}, {"upstream_contact": None}]
+)
 async def test_nothing_is_fetched_if_it_is_off(settings: dict[str, Any]) -> None:
     async with open_agency() as agency, Proxy(**{**ON, **settings}) as proxy:
         put_prefix(proxy.upstream, agency.url)
@@ -216,23 +221,18 @@ async def test_a_record_cannot_name_a_metadata_server_of_its_own() -> None:
         assert agency.requests == []
 
 
-async def test_a_flood_fetches_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PAGE_TIMEOUT, 0.01)
+async def test_a_host_gets_four_fetches_at_a_time_and_each_reader_has_the_work() -> None:
     async with proxies() as (proxy, agency):
         agency.free.clear()
-        names = [f"10.5555/{number}" for number in range(100)]
+        names = [f"10.5555/{number}" for number in range(20)]
         for name in names:
             proxy.upstream.put(name, url="https://publisher.example/")
-        pages = await asyncio.gather(*(record_page(proxy, name) for name in names))
-        assert len(pages) == 100 and len(agency.requests) <= CONCURRENCY
-
-
-async def test_without_room_in_the_share_nothing_is_fetched() -> None:
-    async with proxies(upstream_rate=0.1, upstream_burst=1000.0) as (proxy, agency):
-        for number in range(5):
-            proxy.upstream.put(f"10.5555/{number}", url="https://publisher.example/")
-            assert (PENDING in await record_page(proxy, f"10.5555/{number}")) == (number > 0)
-        assert len(agency.requests) == 1
+        pages = [asyncio.create_task(record_page(proxy, name)) for name in names]
+        await asyncio.sleep(1.0)
+        assert len(agency.requests) == 4
+        agency.free.set()
+        assert all(TITLE in page for page in await asyncio.gather(*pages))
+        assert len(agency.requests) == 20
 
 
 async def test_a_host_that_fails_is_left_alone() -> None:
@@ -244,22 +244,45 @@ async def test_a_host_that_fails_is_left_alone() -> None:
         assert len(agency.requests) == HOST_FAILURES
 
 
+#: All members of an item that are read.
+WHOLE: Final = {
+    "title": ["RETRACTED: A short history of<i>SHELX</i>"], "subtitle": ["Part"], "type": "journal-article",
+    "author": [{"family": "Aa", "given": "B."}, {"literal": "A Group"}], "issued": {"date-parts": [["2007"]]},
+    "container-title": ["Acta"], "volume": 64, "issue": "1-2", "page": "112–122", "relation": {"is-correction-of": []},
+}  # fmt: skip
 ITEMS: Final = [
-    (item(), Work(TITLE, "Einstein", 1905)),
-    (item(["First", "second"]), Work("First", "Einstein", 1905)),
-    (item("A <i>Drosophila</i> &amp; B&lt;sub&gt;2&lt;/sub&gt;"), Work("A Drosophila & B2", "Einstein", 1905)),
-    (item("two\r\n lines\u202e"), Work("two lines", "Einstein", 1905)),
-    (item("x < y and y > z"), Work("x < y and y > z", "Einstein", 1905)),
-    (item("t" * 9_000), Work("t" * (MAX_TITLE - 1) + "…", "Einstein", 1905)),
-    (item(year="1905"), Work(TITLE, "Einstein", 1905)),
-    (item(year=True), Work(TITLE, "Einstein", None)),
-    (item(year=-3), Work(TITLE, "Einstein", None)),
-    (item(year=[[1]]), Work(TITLE, "Einstein", None)),
-    (item(family=7), Work(TITLE, "", 1905)),
-    (b'{"title": "T", "author": [{"literal": "A Group"}]}', Work("T", "A Group", None)),
-    (b'{"title": "T", "author": {"name": "N"}, "issued": {"date-parts": []}}', Work("T", "N", None)),
-    (b'{"title": "T", "author": "x", "issued": {"raw": "2020"}}', Work("T", "", None)),
-    (b'{"title": "T", "title": "U"}', Work("U", "", None)),
+    (
+        json.dumps(WHOLE).encode(),
+        Work(
+            "A short history of SHELX",
+            ("Aa", "A Group"),
+            2007,
+            "Part",
+            "Acta",
+            "64",
+            "1-2",
+            "112",
+            "122",
+            "journal-article",
+            is_notice=True,
+        ),
+    ),
+    (b'{"title": "T", "article-number": "e12", "editor": [{"family": "E"}]}', Work("T", ("E",), page="e12")),
+    (item(), Work(TITLE, ("Einstein",), 1905)),
+    (item(["First", "second"]), Work("First", ("Einstein",), 1905)),
+    (item("A <i>Drosophila</i> &amp; B&lt;sub&gt;2&lt;/sub&gt;"), Work("A Drosophila & B2", ("Einstein",), 1905)),
+    (item("two\r\n lines\u202e"), Work("two lines", ("Einstein",), 1905)),
+    (item("x < y and y > z"), Work("x < y and y > z", ("Einstein",), 1905)),
+    (item("t" * 9_000), Work("t" * (MAX_TITLE - 1) + "…", ("Einstein",), 1905)),
+    (item(year="1905"), Work(TITLE, ("Einstein",), 1905)),
+    (item(year=True), Work(TITLE, ("Einstein",))),
+    (item(year=-3), Work(TITLE, ("Einstein",))),
+    (item(year=[[1]]), Work(TITLE, ("Einstein",))),
+    (item(family=7), Work(TITLE, (), 1905)),
+    (b'{"title": "T", "author": [{"literal": "A Group"}]}', Work("T", ("A Group",), is_group=True)),
+    (b'{"title": "T", "author": {"name": "N"}, "issued": {"date-parts": []}}', Work("T", ("N",), is_group=True)),
+    (b'{"title": "T", "author": "x", "issued": {"raw": "2020"}}', Work("T")),
+    (b'{"title": "T", "title": "U"}', Work("U")),
 ]
 
 
@@ -291,7 +314,7 @@ async def test_rows_say_whether_a_reference_is_about_the_work() -> None:
         body = entry(TITLE) + entry(OTHER, author="Jones, K", year=2020) + entry(OTHER) + missing
         rows = await rows_of(proxy, body)
         assert [(row["match"], row["title"]) for row in rows] == [
-            ("same", TITLE), ("different", TITLE), ("unknown", TITLE), ("unknown", None),
+            ("same", TITLE), ("different", TITLE), ("doubtful", TITLE), ("unknown", None),
         ]  # fmt: skip
         assert [row["verdict"] for row in rows] == ["resolved", "resolved", "resolved", "not_found"]
         assert "match" not in (await rows_of(proxy, body, query="suggest=true"))[0]
@@ -320,7 +343,7 @@ async def test_columns_and_members_with_these_names_are_compared() -> None:
             assert [row["match"] for row in rows] == expected, media_type
         hostile = {"doi": "10.5555/a", "title": [["x"]] * 99, "author": {"family": {"family": 1}}, "year": {}}
         [row] = await rows_of(proxy, json.dumps([hostile]), "application/json")
-        assert row["match"] == "unknown"
+        assert row["match"] == "doubtful"
 
 
 async def test_a_reference_with_many_names_keeps_its_order() -> None:
@@ -338,38 +361,167 @@ async def test_metadata_that_cannot_be_fetched_say_nothing_about_a_doi() -> None
         assert (row["verdict"], row["match"], row["title"], row["message"]) == ("resolved", "unknown", None, None)
 
 
-async def test_match_needs_metadata_and_references() -> None:
+async def test_rows_say_why_nothing_was_compared() -> None:
     async with Proxy() as proxy:
-        got = await proxy.post("/api/resolve?match=true", entry(TITLE), content_type=BIBTEX)
-        assert got.status == 400 and "fetches no metadata" in got.json["detail"]
-    async with proxies() as (proxy, _):
-        got = await proxy.post("/api/resolve?match=true", "10.5555/a", content_type="text/plain")
-        assert got.status == 400 and "send BibTeX, RIS, CSV or JSON" in got.json["detail"]
+        proxy.upstream.put("10.5555/a", url="https://publisher.example/a")
+        [row] = await rows_of(proxy, entry(TITLE))
+        assert (row["match"], row["why"]) == ("unknown", "Not compared: no works are looked up.")
+    async with proxies() as (proxy, agency):
+        [row] = await rows_of(proxy, "@misc{k, doi = {10.5555/a}}\n")
+        assert row["why"] == "Not compared: there is no reference with a name that leads somewhere."
+        [row] = await rows_of(proxy, entry(TITLE), query="match=true&only=cached")
+        assert (row["match"], row["why"]) == ("unknown", "Not compared: no works are looked up.")
+        assert not agency.requests
+        got = await proxy.post("/api/resolve?match=true&extract=true", "10.5555/a", content_type="text/plain")
+        assert got.status == 400 and "leave out `extract`" in got.json["detail"]
+        agency.reply = answer(b"{}")
+        [row] = await rows_of(proxy, entry(TITLE))
+        assert (row["verdict"], row["why"]) == (
+            "resolved", "Not compared: the registration agency has no description of this work.",
+        )  # fmt: skip
 
 
-async def test_the_page_of_references_names_the_other_work() -> None:
+async def test_a_text_has_one_reference_in_each_paragraph() -> None:
+    same, other = f"Einstein, A. (1905). {TITLE}.", f"Jones K, Smith J. {OTHER} systems. 2020."
     async with proxies() as (proxy, _):
-        text = f"Jones K, Smith J. {OTHER} systems. 2020. https://doi.org/10.5555/a"
+        for text, lines in (
+            (f"{same} doi:10.5555/a\n{other} https://doi.org/10.5555/a\nNothing. 2020.\n", [1, 2]),
+            (
+                f"{same}\ndoi:10.5555/a\n\n[2] Jones K,\nSmith J. {OTHER} systems.\n2020. 10.5555/a\n\nNo DOI\n",
+                [2, 6, 8],
+            ),
+        ):
+            rows = await rows_of(proxy, text, "text/plain")
+            assert [row["match"] for row in rows][:2] == ["same", "different"]
+            assert [row["line"] for row in rows] == lines
+        table = await proxy.post(
+            "/api/resolve?match=true&fields=match,why&output=csv", f"{other} 10.5555/a", content_type="text/plain"
+        )
+        assert table.text.splitlines()[1] == 'different,"These differ: title, authors, year."'
+
+
+async def test_the_page_of_references_shows_both_sides() -> None:
+    async with proxies() as (proxy, _):
+        text = f"Jones K, Smith J. {OTHER} systems. J Lang. 2020;4:12-19. https://doi.org/10.5555/a"
         for sent in (text, entry(OTHER, author="Jones, K", year=2020)):
             got = await proxy.post("/references", form(sent), content_type=FORM, accept_language="en")
-            assert "Registered, but it is another work" in got.text and TITLE in got.text
+            assert "Registered, but it is another work" in got.text and TITLE in got.text and OTHER in got.text
+            assert "The DOI leads to:" in got.text and "The reference says:" in got.text
+            assert "These differ: title, authors, year" in " ".join(got.text.split())
             assert "<strong>1</strong> to be looked at" in got.text
         got = await proxy.post("/references", form(entry(TITLE)), content_type=FORM, accept_language="en")
-        assert "another work" not in got.text and "<strong>1</strong> registered" in got.text
+        assert "Registered, and the cited work" in got.text and "<strong>1</strong> registered" in got.text
+        assert "Compared with the works of their DOIs: 1 of 1." in got.text
+        assert "the registration agencies get the registered DOIs of the list" in got.text
+    async with Proxy() as proxy:
+        got = await proxy.post("/references", form(entry(TITLE)), content_type=FORM, accept_language="en")
+        assert "this resolver asks no registration agency" in got.text
+        assert "the registration agencies get" not in got.text
+
+
+async def check(proxy: Proxy, count: int) -> str:
+    """The page about so many references that are right."""
+    for number in range(count):
+        proxy.upstream.put(f"10.5555/r{number}", url="https://publisher.example/")
+    text = "".join(entry(TITLE, f"10.5555/r{number}") for number in range(count))
+    got = await proxy.post("/references", form(text), content_type=FORM, accept_language="en")
+    assert got.status == 200
+    return str(got.text)
+
+
+LIES: Final = {
+    "a page": answer(b"<html>" + b"x" * 5_000, fields="Content-Type: text/html\r\n"),
+    "a page as CSL": answer(b"<html>"),
+    "406": answer(b"", status="406 Not Acceptable"),
+    "half an item": answer(item()[:-9]),
+    "a list": answer(b"[" + item(OTHER, "Jones", 1999) + b"]"),
+    "an empty title": answer(item("")),
+    "5 MB": answer(item("x" * 5_000_000, "Jones", 1999)),
+    "another DOI": answer(b'{"DOI": "10.5555/other",' + item(OTHER, "Jones", 1999)[1:]),
+    "503": answer(b"", status="503 Busy"),
+    "429": answer(b"", status="429 Slow Down", fields="Retry-After: 3600\r\n"),
+    "no HTTP": b"\x00\xff" * 100,
+}
+
+
+@table("reply", LIES.values(), ids=LIES)
+async def test_what_an_agency_says_accuses_no_reference(reply: bytes) -> None:
+    async with proxies() as (proxy, agency):
+        agency.reply = reply
+        page = await check(proxy, 12)
+        assert page.count("Not compared: ") == 13 and "another work" not in page
+        assert "Compared with the works of their DOIs: 0 of 12." in page and "<strong>12</strong> registered" in page
+        agency.reply = answer(item())
+        page = await check(proxy, 1)
+        assert TITLE in page or "Not compared" in page, "nothing that was not true is kept"
+
+
+@table("host", ["10.5555/r0", "HTTPS://doi.org/10.5555/R0", "doi:10.5555/r0"])
+async def test_the_doi_of_an_answer_is_compared_as_a_name(host: str) -> None:
+    async with proxies() as (proxy, agency):
+        agency.reply = answer(b'{"DOI": "' + host.encode() + b'",' + item()[1:])
+        assert "Registered, and the cited work" in await check(proxy, 1)
+
+
+async def test_an_answer_about_the_alias_is_believed() -> None:
+    async with proxies() as (proxy, agency):
+        proxy.upstream.put("10.5555/old", [value(1, "HS_ALIAS", "10.5555/a")])
+        agency.reply = answer(b'{"DOI": "10.5555/A",' + item()[1:])
+        [row] = await rows_of(proxy, entry(TITLE, "10.5555/old"))
+        assert (row["verdict"], row["match"]) == ("alias", "same")
+
+
+async def test_a_slow_agency_takes_no_verdict() -> None:
+    async with proxies() as (proxy, agency):
+        agency.seconds = 1.9
+        page = await check(proxy, 200)
+        assert (
+            "Compared with the works of their DOIs: 200 of 200." in page and "<strong>200</strong> registered" in page
+        )
+
+
+async def test_at_the_end_of_its_time_a_page_has_each_verdict() -> None:
+    async with proxies() as (proxy, agency):
+        agency.seconds = 7.0
+        page = await check(proxy, 200)
+        done = int(page.partition("works of their DOIs: ")[2].partition(" ")[0])
+        assert 150 < done < 200 and "<strong>200</strong> registered" in page
+        assert page.count("did not answer in time") == 200 - done + 1
+
+
+async def test_eight_readers_at_once_have_each_work() -> None:
+    async with proxies() as (proxy, agency):
+        agency.seconds = 0.3
+        agency.reply = answer(item(OTHER, "Jones", 1999))
+        pages = await asyncio.gather(*(check(proxy, 13) for _ in range(8)))
+        for page in pages:
+            assert page.count("it is another work") == 13 and "Not compared" not in page
+        assert len(agency.requests) == 13
+
+
+async def test_a_host_that_asks_for_a_pause_gets_one_and_each_name_has_its_work() -> None:
+    async with proxies() as (proxy, agency):
+        agency.reply = answer(b"", status="429 Slow Down", fields="Retry-After: 5\r\n")
+        asyncio.get_running_loop().call_later(3.0, lambda: setattr(agency, "reply", answer(item())))
+        began = asyncio.get_running_loop().time()
+        assert "Compared with the works of their DOIs: 12 of 12." in await check(proxy, 12)
+        assert asyncio.get_running_loop().time() - began >= 5.0
+        assert len(agency.requests) == 16, "four were sent before the first answer"
 
 
 async def test_the_tool_for_assistants_says_that_a_line_is_about_another_work() -> None:
-    async def compare(name: HandleName, reference: str, client: str | None) -> tuple[Match, str | None]:
-        return match(reference, Work(TITLE, "Einstein", 1905)), TITLE
+    async def compare(name: HandleName, reference: str, client: str | None, priority: Priority) -> Compared:
+        return match(read_cited(reference), Work(TITLE, ("Einstein",), 1905))
 
+    lines = [f"Jones K, Smith J. {OTHER} systems. 2020. doi:10.5555/a", f"Einstein A. {TITLE}. doi:10.5555/a"]
     async with assistants() as desk:
         desk.upstream.put("10.5555/a", url="https://publisher.example/a")
         names = desk.tools._names
         assert isinstance(names, OwnNames)
         desk.tools._names = OwnNames(replace(names.batches, compare=compare))
-        lines = [f"Jones K, Smith J. {OTHER} systems. 2020. doi:10.5555/a", f"Einstein A. {TITLE}. doi:10.5555/a"]
         found = (await desk.call("check_list", lines=lines))["lines"]
         assert [(row["match"], row["title"]) for row in found] == [("different", TITLE), ("same", TITLE)]
+        assert found[0]["why"] == "These differ: title, authors, year."
         [problem] = (await desk.call("check_list", lines=lines, problems_only=True))["lines"]
         assert problem["line"] == 1
     async with assistants() as desk:

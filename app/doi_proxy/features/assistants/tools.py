@@ -22,7 +22,8 @@ from doi_proxy.endpoints import ReadingModel, SuggestionModel
 from doi_proxy.errors import InvalidParameter, InvalidRequest
 from doi_proxy.features.lists.batch import Batches, BatchInput, BatchOptions
 from doi_proxy.features.lists.server_client import fetch_rows
-from doi_proxy.features.lists.verdict import ListRow, Match, Verdict, not_a_doi, read_input
+from doi_proxy.features.lists.verdict import ListRow, Verdict, not_a_doi, read_input
+from doi_proxy.features.metadata.match import Match
 from doi_proxy.features.texts.command import to_object
 from doi_proxy.features.texts.http import ParsedTextModel, WarningModel
 from doi_proxy.list_formats.body import read_exported_entries
@@ -84,7 +85,7 @@ class ServerNames:
 
     def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
         """See Names."""
-        return aclosing(self._rows(names, _QUERY))
+        return aclosing(self._rows(names, _QUERY + "&match=true"))
 
     async def _rows(self, names: Sequence[BatchInput], query: str) -> AsyncGenerator[ListRow]:
         async with aclosing(self._fetch([name for name in names if not isinstance(name, ListRow)], query)) as answers:
@@ -140,10 +141,12 @@ class CheckedLine(CheckedName):
 
     match: Match | None = Field(
         None,
-        description="Whether the line is about the work that its DOI leads to: same, different or unknown. Null if "
-        "this resolver does not compare them.",
+        description="Whether the line is about the work that its DOI leads to. same: yes. related: about its edition, "
+        "preprint, chapter or erratum. doubtful: something reads otherwise, and nothing else tells. different: "
+        "another work. unknown: it could not be compared. Null if this resolver does not compare them.",
     )
     title: str | None = Field(None, description="The title of that work; null if it is not known.")
+    why: str | None = Field(None, description="What differs, or why nothing was compared.")
     line: int = Field(description="The number of the line, from 1.")
     shown: str | None = Field(
         None, description="What the line has in place of `doi`, if that is written wrong: correct the line."
@@ -192,7 +195,7 @@ def write_checked_line(number: int, text: str, row: ListRow) -> CheckedLine:
     """The result about a line, numbered from 1."""
     members = write_name(text, row).model_dump()
     shown = None if row.found is None or row.found.is_as_written else _cut(row.found.text)
-    return CheckedLine(line=number, match=row.match, title=_cut_message(row.title), shown=shown, **members)
+    return CheckedLine(line=number, match=row.match, title=_cut_message(row.title), why=row.why, shown=shown, **members)
 
 
 def _write_reading(reading: Reading | None) -> ReadingModel | None:
@@ -480,7 +483,11 @@ def _without_answer(line: _Line, message: str) -> ListRow:
 
 
 def _is_problem(line: CheckedLine) -> bool:
-    return line.verdict is not Verdict.RESOLVED or line.match == "different" or line.shown is not None
+    return (
+        line.verdict is not Verdict.RESOLVED
+        or line.match in ("different", "related", "doubtful")
+        or line.shown is not None
+    )
 
 
 async def _ignore(done: int, total: int) -> None:

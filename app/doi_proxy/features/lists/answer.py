@@ -21,7 +21,8 @@ from doi_proxy.endpoints import ReadingModel, SuggestionModel, problem_responses
 from doi_proxy.errors import InvalidParameter, Quota
 from doi_proxy.features.lists.batch import Batches, BatchInput, BatchOptions, agency_source
 from doi_proxy.features.lists.feature import RESOLVE_PATH, TooManyBatches
-from doi_proxy.features.lists.verdict import ListRow, Match, read_fields, read_input
+from doi_proxy.features.lists.verdict import ListRow, read_fields, read_input
+from doi_proxy.features.metadata.match import Match
 from doi_proxy.list_formats.body import (
     LIST_BODY,
     LIST_TYPES,
@@ -39,7 +40,7 @@ from doi_proxy.list_formats.fair_lock import FairLock
 from doi_proxy.list_formats.streamed_answer import Charge, Output, StreamedAnswer, choose_output
 from doi_proxy.list_formats.writing import JsonLinesWriter, Members
 from doi_proxy.rationing import SharedPlaces
-from doi_proxy.web.media_types import CSV, TEXT
+from doi_proxy.web.media_types import CSV
 from doi_proxy.web.request_path import client_of
 
 #: The name of the limit, in RateLimit headers and in metrics.
@@ -233,9 +234,12 @@ class RowModel(BaseModel):
     suggestions: list[SuggestionModel] = Field([], description="With `suggest=true`. They are not followed.")
     best: ReadingModel | None = Field(None, description="With `suggest=true`: the likeliest name.")
     match: Match | None = Field(
-        None, description="With `match=true`: whether the reference is about the work that its DOI leads to."
+        None,
+        description="With `match=true`: whether the reference is about the work that its DOI leads to. `related`: "
+        "about its edition, preprint, chapter or erratum. `doubtful`: something reads otherwise, and no more is known.",
     )
     title: str | None = Field(None, description="With `match=true`: the title of that work, if it is known.")
+    why: str | None = Field(None, description="With `match=true`: what differs, or why nothing was compared.")
     echo: str | int | float | bool | None = Field(None, description="With `echo`: that member of the item.")
     text: str | None = Field(None, description="With `extract=true`: the part of the text with the name.")
     start: int | None = Field(None, description="With `extract=true`: the characters of the text before it.")
@@ -256,8 +260,8 @@ class ResolveQuery(BaseModel):
     )
     match: bool = Field(
         False,
-        description="Compare title, author and year of each reference with the work: in BibTeX and RIS, and in columns "
-        "or members with these names.",
+        description="Compare each reference with the work: authors, title, container, volume, issue, page and year. A "
+        "text has one reference in each paragraph.",
     )
     column: str | None = Field(
         None, max_length=200, description="The column or member with the names, instead of `doi`."
@@ -309,7 +313,9 @@ def add_resolve(app: FastAPI, service: BatchService, charge: Charge) -> None:
         body = headers.get("content-type"), headers.get("content-encoding")
         form = read_body_format(*body, (query.column, query.echo), TEXT_TYPES if query.extract else LIST_TYPES)
         if query.match:
-            form = _keep_entries(form, query, has_metadata=service.batches.compare is not None)
+            if query.extract:
+                raise InvalidParameter("match: leave out `extract`; the references of a text are its paragraphs.")
+            form = replace(form, keeps_entries=True)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
         length = read_length(headers)
         request_of_list = BatchRequest(client, form, options, media_type, fields, query.extract, length)
@@ -322,15 +328,6 @@ def read_length(headers: Mapping[str, str]) -> int | None:
     """The Content-Length of a request; None without one, and where it is wrong."""
     text = headers.get("content-length", "")
     return int(text) if text.isdecimal() else None
-
-
-def _keep_entries(form: BodyFormat, query: ResolveQuery, *, has_metadata: bool) -> BodyFormat:
-    """The format of a list whose references are compared. Raises InvalidParameter."""
-    if not has_metadata:
-        raise InvalidParameter("match: this resolver fetches no metadata; its operator can set `metadata` to `on`.")
-    if query.extract or form.media_type == TEXT:
-        raise InvalidParameter("match: a text has no titles to compare; send BibTeX, RIS, CSV or JSON.")
-    return replace(form, keeps_entries=True)
 
 
 def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:

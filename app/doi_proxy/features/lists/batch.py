@@ -26,7 +26,6 @@ from doi_proxy.features.lists.verdict import (
     Judgement,
     JudgementMemory,
     ListRow,
-    Match,
     Verdict,
     explain_other_name,
     is_worth_waiting,
@@ -36,6 +35,7 @@ from doi_proxy.features.lists.verdict import (
     judge_target,
     not_a_doi,
 )
+from doi_proxy.features.metadata.match import Compared
 from doi_proxy.features.suggestions.feature import build_suggested_names
 from doi_proxy.features.suggestions.suggested_names import SuggestedNames
 from doi_proxy.list_formats.body import ListSource, read_items
@@ -86,12 +86,16 @@ class BatchOptions:
     #: Whether no more names are looked up, and the rows end before the next that takes further queries.
     is_stopped: Callable[[], bool] = lambda: False
     agency: AgencySource = "cached"
-    #: The priority of queries about names.
+    #: The priority of queries about names, and that of fetches of works.
     priority: Priority = Priority.BULK
     #: Whether a row depends on the records of the prefix too, as the answer to a request for metadata does.
     for_metadata: bool = False
     #: Names that are fetched from the upstream. The rows end before the next name.
     max_fetched: float = inf
+    fetches: Priority = Priority.BULK
+    #: When rows are due, in seconds of the event loop's clock. A name without an answer is unverified then. Works have
+    #: until a moment before: a row keeps its verdict.
+    due: float | None = None
 
 
 def agency_source(fields: Sequence[str], *, is_named: bool, only_cached: bool) -> AgencySource:
@@ -247,8 +251,8 @@ CONCURRENCY: Final = 8
 #: After a longer outage, the caller sends the rest of the list again.
 WAIT_TIMEOUT: Final = 60.0
 
-#: Compares a reference with the work of a name, at the cost of a client. Returns the title too, if it is known.
-Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
+#: Compares a reference with the work of a name, for a client, at a priority.
+Compare = Callable[[HandleName, str, ClientNetwork, Priority], Awaitable[Compared]]
 #: An input as it was sent, also with its place in a list; or its row, if it is known already.
 BatchInput = str | ListItem | ListRow
 
@@ -311,6 +315,8 @@ class _Pending:
     item: ListItem
     name: HandleName
     lookup: asyncio.Task[_Answer]
+    #: The comparison of its reference, which begins when the name is known to lead somewhere.
+    comparison: asyncio.Task[Compared] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +366,8 @@ class _Batch:
         self._queue: asyncio.Queue[ListRow | _Pending | _End] = asyncio.Queue(parts.bounds.window)
         self._slots = asyncio.Semaphore(parts.bounds.concurrency)
         self._lookups: dict[str, asyncio.Task[_Answer]] = {}
+        #: Their works come in the order of the list, and lists wait for an agency in turn.
+        self._comparisons, self._fetches = set[asyncio.Task[Compared]](), asyncio.Semaphore(parts.bounds.concurrency)
         self._judgements = JudgementMemory(parts.bounds.memory_bytes)
         self._agencies = AgencyLookup(parts.destinations, options)
         self._wait = UpstreamWait(parts.bounds.timeout)
@@ -414,7 +422,12 @@ class _Batch:
             if judgement is not None and self._agencies.is_known(name) and not self._options.matches:
                 return self._row(item, name, _Answer(judgement, self._agencies.find_now(name)))
             lookup = await self._launch(name, judgement)
-        return _Pending(item, name, lookup)
+        comparison = None
+        if self._options.matches:
+            comparison = asyncio.create_task(self._compare(item.cited, name, lookup))
+            self._comparisons.add(comparison)
+            comparison.add_done_callback(self._comparisons.discard)
+        return _Pending(item, name, lookup, comparison)
 
     def _read(self, item: ListItem) -> tuple[ListItem, HandleName] | ListRow:
         """An item with its name, or the row of one that is not looked up."""
@@ -451,7 +464,7 @@ class _Batch:
     async def stop(self, *readers: asyncio.Task[None]) -> None:
         """Cancel the readers and the lookups, and return when they have ended."""
         # Before the first wait: a client that leaves while its list ends cancels that wait.
-        tasks = [*readers, *self._lookups.values()]
+        tasks = [*readers, *self._comparisons, *self._lookups.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -459,10 +472,29 @@ class _Batch:
     # --- The lookup of one name -------------------------------------------------------------------------------------
 
     async def _look_up(self, name: HandleName, judgement: Judgement | None) -> _Answer:
-        if judgement is None:
-            judgement = await self._find(name)
-            self._judgements.remember(name.key, judgement, self._parts.clock())
-        return _Answer(judgement, await self._agencies.find(name))
+        try:
+            async with asyncio.timeout_at(self._options.due):
+                if judgement is None:
+                    judgement = await self._find(name)
+                    self._judgements.remember(name.key, judgement, self._parts.clock())
+                return _Answer(judgement, await self._agencies.find(name))
+        except TimeoutError:
+            return _Answer(judgement or Judgement(Verdict.UNVERIFIED, message=errors.UpstreamTimeout().message), None)
+
+    async def _compare(self, entry: str, name: HandleName, lookup: asyncio.Task[_Answer]) -> Compared:
+        """Compare a reference with the work of a name that leads somewhere."""
+        await asyncio.wait((lookup,))
+        if lookup.cancelled() or lookup.result().judgement.verdict not in GOOD or not entry.strip():
+            return Compared(reason="nothing")
+        compare, options = self._parts.compare, self._options
+        if compare is None or options.only_cached:
+            return Compared(reason="off")
+        try:
+            # Seconds in which the rows of a page are read from the batch.
+            async with asyncio.timeout_at(None if options.due is None else options.due - 2.0), self._fetches:
+                return await compare(name, entry, options.client, options.fetches)
+        except TimeoutError:
+            return Compared(reason="late")
 
     async def _find(self, name: HandleName) -> Judgement:
         """Look up a name. While the upstream accepts no queries, wait and try again, within the timeout."""
@@ -508,9 +540,9 @@ class _Batch:
 
     def _waits(self, item: ListRow | _Pending) -> bool:
         """Whether the row of an item needs queries after its look-up: of a full queue, they would take minutes."""
-        if self._options.matches or not self._options.suggests:
-            return self._options.matches
-        if not (self._options.checks or self._parts.suggested_names.can_search):
+        if isinstance(item, _Pending) and item.comparison is not None and not item.comparison.done():
+            return True
+        if not self._options.suggests or not (self._options.checks or self._parts.suggested_names.can_search):
             return False
         if isinstance(item, ListRow):
             return item.suggestions is None
@@ -525,17 +557,10 @@ class _Batch:
         if self._options.suggests and row.suggestions is None:
             row = await self._suggest(row)
         if self._options.matches:
-            row = await self._match(row, "" if isinstance(item, ListRow) else item.item.cited)
+            comparison = item.comparison if isinstance(item, _Pending) else None
+            row = row.with_comparison(Compared(reason="nothing") if comparison is None else await comparison)
         self._parts.count(row.verdict.value)
         return row
-
-    async def _match(self, row: ListRow, entry: str) -> ListRow:
-        """The row with what its reference has to do with the work."""
-        compare = self._parts.compare
-        if compare is None or row.doi is None or row.verdict not in GOOD or not entry:
-            return replace(row, match="unknown")
-        match, title = await compare(HandleName(row.doi), entry, self._options.client)
-        return replace(row, match=match, title=title)
 
     def _row(self, item: ListItem, name: HandleName, answer: _Answer) -> ListRow:
         judgement = answer.judgement

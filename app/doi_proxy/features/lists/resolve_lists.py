@@ -56,11 +56,8 @@ Item = TypeVar("Item")
 async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
     require_files(choice.lists)
-    if choice.matches:
-        texts = [source.path for source in list_sources(choice) if choice.extracts or source.format in (None, TEXT)]
-        # A name and a text have no titles to compare.
-        if without := [*choice.names, *texts]:
-            raise ConfigurationError(f"--match: {without[0]} has no titles to compare; name BibTeX, RIS, CSV or JSON")
+    if choice.matches and choice.names:
+        raise ConfigurationError(f"--match: {choice.names[0]} is a name without a reference; name a file of references")
     output_format = choice.output_format or _default_format(choice)
     files = server_client.ListFiles()
     if output_format == "concise":
@@ -186,9 +183,12 @@ async def open_rows(
         core = await stack.enter_async_context(context.stores.open_for_lists(observers))
         names, compare = build_suggested_names(settings, core, settings.public_url), None
         if choice.matches:
-            compare = await stack.enter_async_context(open_comparison(settings, core, waits=True))
+            compare = await stack.enter_async_context(open_comparison(settings, core))
             if compare is None:
-                raise ConfigurationError("--match: no metadata are fetched; add --metadata on, online")
+                raise ConfigurationError(
+                    "--match: works are looked up only online, with metadata = on, an upstream_contact and a "
+                    "privacy_level below 3; add --upstream-contact ADDRESS, or name a --server that has one"
+                )
         batches = build_batches(settings, core, names, compare=compare)
         yield await stack.enter_async_context(aclosing(batches.groups(flatten(inputs), options)))
 
@@ -221,7 +221,7 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
         return ("verdict", "input", "line", "key", "message", SUGGESTIONS, *MATCH_FIELDS)
     if choice.fields is None and output_format == "table":
         # The members of a table by default.
-        members = ("verdict", "match", "input", "title") if choice.matches else ("verdict", "input", "url")
+        members = ("verdict", "match", "input", "title", "why") if choice.matches else ("verdict", "input", "url")
         return (*members, SUGGESTIONS) if choice.suggests else members
     try:
         return read_fields(choice.fields, suggests=choice.suggests, matches=choice.matches)
@@ -309,12 +309,13 @@ def _propose_extraction(choice: ResolveChoice, recorder: rows_file.RowRecorder) 
 
 def _exit_status(recorder: rows_file.RowRecorder, *, is_strict: bool) -> int:
     """0 if every name leads to its work. An entry without a DOI counts only if it `is_strict`."""
-    bad = sum(count for verdict, count in recorder.verdicts.items() if verdict not in GOOD) + recorder.others
+    bad = sum(count for verdict, count in recorder.verdicts.items() if verdict not in GOOD)
+    bad += recorder.matches["different"]
     return 0 if recorder.rows and bad - (0 if is_strict else recorder.without_doi) == 0 else 1
 
 
 def _report(job: server_client.ListJob) -> None:
-    rows_file.report_rows(job.recorder.verdicts, job.recorder.others, job.files.entries, job.files.columns)
+    rows_file.report_rows(job.recorder.verdicts, job.recorder.matches, job.files.entries, job.files.columns)
 
 
 def _report_end(job: server_client.ListJob) -> int:

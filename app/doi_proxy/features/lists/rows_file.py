@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import IO, Any, Final, NamedTuple, Self, get_args
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.lists.verdict import ListRow, Verdict
+from doi_proxy.features.metadata.match import Match
 from doi_proxy.list_formats.body import write_all
 from doi_proxy.list_formats.entries import WITHOUT_DOI
 from doi_proxy.list_formats.writing import RowWriter, TableWriter, escape_line_ends
@@ -265,8 +266,8 @@ class RowRecorder:
         self._fields = fields
         #: The number of rows by verdict, with the rows of earlier runs.
         self.verdicts = Counter[Verdict]()
-        #: Rows whose name leads to another work, with those of earlier runs.
-        self.others = 0
+        #: The rows by what their reference has to do with the work, those of earlier runs too. "" was not compared.
+        self.matches = Counter[str]()
         #: Rows of entries without a DOI, with those of earlier runs.
         self.without_doi = 0
         #: Rows that earlier runs wrote.
@@ -281,8 +282,12 @@ class RowRecorder:
         """Count a row that an earlier run wrote."""
         self.earlier_rows += 1
         self.verdicts[row.verdict] += 1
-        self.others += row.members.get("match") == "different"
+        self._count_match(row.members.get("match"), row.members.get("why"))
         self.without_doi += row.members.get("message") == WITHOUT_DOI
+
+    def _count_match(self, match: str | None, why: str | None) -> None:
+        if match:
+            self.matches["" if (why or "").startswith("Not compared") else match] += 1
 
     async def begin(self) -> None:
         """Write the beginning of an empty output. Raises DoiProxyError."""
@@ -293,7 +298,8 @@ class RowRecorder:
         members = [row.members() for row in rows]
         data = self._writer.write([{name: row_members.get(name) for name in self._fields} for row_members in members])
         self.verdicts.update([row.verdict for row in rows])
-        self.others += sum(row.match == "different" for row in rows)
+        for row in rows:
+            self._count_match(row.match, row.why)
         self.without_doi += sum(row.message == WITHOUT_DOI for row in rows)
         await self._output.write(data)
 
@@ -302,8 +308,10 @@ class RowRecorder:
         await self._output.write(self._writer.closing)
 
 
-def report_rows(verdicts: Counter[Verdict], others: int = 0, entries: int = 0, columns: Sequence[str] = ()) -> None:
-    """Print how many rows have which verdict, and how many names lead to another work.
+def report_rows(
+    verdicts: Counter[Verdict], matches: Counter[str] | None = None, entries: int = 0, columns: Sequence[str] = ()
+) -> None:
+    """Print how many rows have which verdict, and how many references are about the work, if they were compared.
 
     `entries` is what was read, if it is known: one with several names has several rows. `columns` are those of tables.
     """
@@ -311,7 +319,11 @@ def report_rows(verdicts: Counter[Verdict], others: int = 0, entries: int = 0, c
     rows = "1 row" if count == 1 else f"{count:,} rows"
     if entries not in (0, count):
         rows += f" from {entries:,} entries" if entries > 1 else " from 1 entry"
-    end = f"; another work {others:,}" if others else ""
+    end = ""
+    if matches:
+        found = [f"{match} {matches[match]:,}" for match in get_args(Match) if matches[match]]
+        compared = f"{matches.total() - matches['']:,} of {matches.total():,}"
+        end = f"; compared {', '.join([compared, *found])}"
     for column in columns:
         print(column, file=sys.stderr)
     print(f"{rows}: {show_verdicts(verdicts) or 'the lists are empty'}{end}", file=sys.stderr)

@@ -15,9 +15,8 @@ from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.rows_file import NEEDED, ROWS_FORMATS, RowOutput, RowRecorder, RowsFile, WrittenRow
 from doi_proxy.features.lists.verdict import ListRow, read_row
-from doi_proxy.features.metadata.match import read_cited
 from doi_proxy.list_formats.body import ListParser
-from doi_proxy.list_formats.entries import ListItem
+from doi_proxy.list_formats.entries import ListItem, write_members
 from doi_proxy.list_formats.tables import DOI_COLUMN
 from doi_proxy.proxy_client import TRANSIENT, Exchange, ProxyFailure, ProxyServer
 from doi_proxy.system.options import MAX_SHOWN
@@ -143,7 +142,7 @@ def _encode(item: str | ListItem, *, is_literal: bool) -> bytes:
     text = _sent_text(item, is_literal=is_literal)
     if isinstance(item, str) or not item.cited:
         return json.dumps(text).encode() + b"\n"
-    return json.dumps({DOI_COLUMN: text} | read_cited(item.cited)).encode() + b"\n"
+    return json.dumps({DOI_COLUMN: text} | write_members(item.cited)).encode() + b"\n"
 
 
 async def fetch_rows(

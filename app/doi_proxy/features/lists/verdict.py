@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from cachetools import FIFOCache
 
@@ -15,6 +15,7 @@ from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_names.suggestion import Reading, Suggestion, write_reading
 from doi_proxy import errors
+from doi_proxy.features.metadata.match import Compared, Match
 from doi_proxy.list_formats.entries import NO_DOI, Item, ListItem, Scalar
 from doi_proxy.list_formats.extraction import POSITION_FIELDS
 from doi_proxy.resolver import resolution as claims
@@ -26,7 +27,6 @@ from doi_proxy.resolver.target import Target
 _TRACE: Final = re.compile(
     r"doi|(?<![0-9])[1lI|][0oO](?:\.[0-9OoIl]{4}|[,:;]?\s?[0-9OoIl]{4,9}\s?[/\\])", re.IGNORECASE | re.ASCII
 )
-Match = Literal["same", "different", "unknown"]
 
 
 class Verdict(Enum):
@@ -47,7 +47,7 @@ FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "messag
 SUGGESTIONS: Final = "suggestions"
 SUGGESTION_FIELDS: Final = (SUGGESTIONS, "best")
 #: The members that compare the reference of the item with the work.
-MATCH_FIELDS: Final = ("match", "title")
+MATCH_FIELDS: Final = ("match", "title", "why")
 #: The member that repeats one of the item.
 ECHO: Final = "echo"
 #: The verdicts of names that lead somewhere.
@@ -137,8 +137,11 @@ class ListRow:
     echo: Scalar = None
     #: Whether the reference of the item is about the work that the name leads to. None if that was not requested.
     match: Match | None = None
-    #: The title of that work, None if it is not known.
+    #: The title of that work, None if it is not known, and what differs, or why nothing was compared.
     title: str | None = None
+    why: str | None = None
+    #: Both sides, None if the row is from another process. Not a member of the interface.
+    compared: Compared | None = None
     #: The name that was found in the text of the item. Not a member of the interface.
     found: FoundName | None = None
     #: Names that follow from the reference by rule. Not a member of the interface.
@@ -157,6 +160,11 @@ class ListRow:
         found = replace(placed, message=message, input=item.text, found=item.found)
         is_as_it_stands = self.best is not None and self.best.name == item.found.name
         return replace(found, best=found.reading) if is_as_it_stands else found
+
+    def with_comparison(self, compared: Compared) -> ListRow:
+        """The row with what its reference has to do with the work."""
+        title = None if compared.work is None else compared.work.full_title
+        return replace(self, match=compared.match, title=title, why=compared.why, compared=compared)
 
     @property
     def reading(self) -> Reading | None:
@@ -187,7 +195,7 @@ class ListRow:
             ]
             found["best"] = write_reading(self.best)
         if self.match is not None:
-            found |= {"match": self.match, "title": self.title}
+            found |= {"match": self.match, "title": self.title, "why": self.why}
         if self.echo is not None:
             found[ECHO] = self.echo
         return found

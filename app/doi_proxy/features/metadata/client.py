@@ -9,29 +9,33 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Mapping
 from ipaddress import ip_address
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from doi_proxy.features.metadata.match import Work
 from doi_proxy.networks import AllowedAddresses
 from doi_proxy.resolver.resolution import MEDIA_TYPES
 from doi_proxy.upstream.client import HostResolver, load_authorities, read_egress_proxy
+from doi_proxy.upstream.source import read_retry_after
 
-#: Seconds for an answer with its redirects.
-FETCH_TIMEOUT: Final = 2.0
+#: Seconds for an answer with its redirects. Some agencies take two.
+FETCH_TIMEOUT: Final = 8.0
 #: The largest answer. The CSL JSON of a paper with 3,000 authors has 200 KB.
 MAX_BYTES: Final = 256 * 1024
 CSL: Final = MEDIA_TYPES["csl"]
 
 
 class ServerFailure(Exception):
-    """The server did not answer: this says nothing about the name."""
+    """The server did not answer: this says nothing about the name. `retry_after` are the seconds that it asked for."""
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
 
 
 class _Refused(OSError):
@@ -106,7 +110,8 @@ class MetadataClient:
             async with session.get(url, headers=self._headers, allow_redirects=False, proxy=proxy) as response:
                 # The server cannot answer now. Any other status is about the name.
                 if response.status in {429, 500, 502, 503, 504}:
-                    raise ServerFailure(f"HTTP status {response.status}")
+                    wait = read_retry_after(response.headers.get("Retry-After", ""), time.time())
+                    raise ServerFailure(f"HTTP status {response.status}", wait)
                 if response.status not in {301, 302, 303, 307, 308}:
                     return await self._read(response) if response.status == 200 else None
                 url = urljoin(url, response.headers.get("Location", ""))
@@ -158,40 +163,3 @@ async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
         return await send(request)
     except (aiohttp.ClientError, OSError) as error:
         raise ServerFailure(type(error).__name__) from error
-
-
-#: Works in the note, and bytes of it. A work takes about 150 bytes.
-_MAX_WORKS: Final = 4_096
-
-
-class KeptWork(NamedTuple):
-    """A work, and when it was fetched, in seconds since the epoch."""
-
-    fetched_at: float
-    work: Work
-
-
-def read_works(note: bytes | None) -> Iterator[tuple[str, KeptWork]]:
-    """The works of a note by key, the newest first. A line of another form is left out."""
-    for line in islice((note or b"").split(b"\n", _MAX_WORKS), _MAX_WORKS):
-        try:
-            key, fetched_at, year, author, title = line.decode().split("\t")
-            yield key, KeptWork(float(fetched_at), Work(title, author, int(year) if year else None))
-        except ValueError:
-            continue
-
-
-def write_works(works: Mapping[str, KeptWork], before: bytes | None, is_usable: Callable[[str, float], bool]) -> bytes:
-    """The note with these works and those that it had, as far as they are usable. The oldest are left out."""
-    merged = {**dict(read_works(before)), **works}
-    newest = sorted(merged.items(), key=lambda item: item[1].fetched_at, reverse=True)
-    lines: list[bytes] = []
-    room = 1024 * 1024
-    for key, (fetched_at, work) in newest:
-        line = "\t".join((key, repr(fetched_at), str(work.year or ""), work.author, work.title)).encode()
-        room -= len(line) + 1
-        if room < 0 or len(lines) >= _MAX_WORKS:
-            break
-        if is_usable(key, fetched_at):
-            lines.append(line)
-    return b"\n".join(lines)

@@ -1,4 +1,4 @@
-"""Title, first author and year of a work, from its registration agency."""
+"""What a work is, from its registration agency, and whether a reference is about it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from doi_proxy.system.options import Settings, SettingsGroup
 
 if TYPE_CHECKING:
     from doi_names.name import HandleName
-    from doi_proxy.features.metadata.match import Match
+    from doi_proxy.features.metadata.match import Compared
+    from doi_proxy.upstream.source import ClientNetwork, Priority
 
-    Compare = Callable[[HandleName, str, str | None], Awaitable[tuple[Match, str | None]]]
+    Compare = Callable[[HandleName, str, ClientNetwork, Priority], Awaitable[Compared]]
 
 
 class MetadataSettings(SettingsGroup):
     """Whether metadata of works are fetched."""
 
     metadata: bool = Field(
-        False,
-        description="Whether title, first author and year of a work are fetched from its registration agency: for "
-        "the page of its record, and to compare a reference with it. Turn it on if the agencies may "
-        "see which names are looked at.",
+        True,
+        description="Whether a work is looked up at its registration agency: for the page of its record, and to "
+        "compare a reference with it. It needs `upstream_contact`, and is off with `mode = sealed` and "
+        "`privacy_level = 3`. Turn it off if the agencies may not see which names are looked at.",
     )
 
 
 class Metadata(Feature):
-    """The works of one process, and the section of the page of a record."""
+    """The works of one process, the section of the page of a record, and what compares references."""
 
     name = "metadata"
-    summary = "title, first author and year of a work, from its registration agency"
+    summary = "what a work is, from its registration agency, and whether it is the one that a reference cites"
     settings = MetadataSettings
 
     #: What compares a reference with the work of its name. None if no metadata are fetched.
@@ -42,38 +43,36 @@ class Metadata(Feature):
 
     @classmethod
     def is_on(cls, settings: Settings) -> bool:
-        """Whether metadata are fetched. In sealed mode, nothing is."""
-        return settings.group(MetadataSettings).metadata and settings.mode == "online"
+        """Whether works are looked up. An agency gets the contact with each name, and in sealed mode nothing."""
+        is_wanted = settings.group(MetadataSettings).metadata and settings.privacy_level < 3
+        return is_wanted and settings.mode == "online" and settings.upstream_contact is not None
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open what fetches works."""
-        from doi_proxy.features.metadata.works import WorkSection, open_works
+        from doi_proxy.features.metadata.works import OpenWorks, WorkSection
 
         count = core.meter.counter(
             CounterData(
                 "metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed", "refused")
             )
         )
-        service = open_works(self.context.settings, core, count, self.context.clock)
-        self.compare = service.works.compare
-        return WorkSection(service.works), service
+        works = OpenWorks(self.context.settings, core, count, self.context.clock)
+        self.compare = works.compare
+        return WorkSection(works), works
 
 
 @asynccontextmanager
-async def open_comparison(settings: Settings, core: Core, *, waits: bool = False) -> AsyncIterator[Compare | None]:
-    """What compares a reference with the work of its name, for a command. None if no metadata are fetched.
-
-    With `waits`, a fetch waits for room in its share of the budget.
-    """
+async def open_comparison(settings: Settings, core: Core) -> AsyncIterator[Compare | None]:
+    """What compares a reference with the work of its name, for a command. None if no works are looked up."""
     if not Metadata.is_on(settings):
         yield None
         return
-    from doi_proxy.features.metadata.works import open_works
+    from doi_proxy.features.metadata.works import OpenWorks
 
-    service = open_works(settings, core, waits=waits)
-    await service.works.load()
+    works = OpenWorks(settings, core)
+    await works.load()
     try:
-        yield service.works.compare
+        yield works.compare
     finally:
-        await service.stop()
-        await service.works.save()
+        await works.stop()
+        await works.save()

@@ -1,16 +1,15 @@
-"""The works that names lead to: in memory and in the store, and fetched within a share of the upstream's budget."""
+"""The works that names lead to: in memory and in the store, and fetched from their agencies, four at a time of each."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cachetools import LRUCache, TTLCache
+from cachetools import LRUCache, TLRUCache
 
 from doi_names.name import HandleName
 from doi_proxy.cache.missed import WORKS
@@ -18,16 +17,10 @@ from doi_proxy.cache.store import scopes_of
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import FAILURES
 from doi_proxy.features.feature import Core
-from doi_proxy.features.metadata.client import (
-    CSL,
-    FETCH_TIMEOUT,
-    KeptWork,
-    MetadataClient,
-    ServerFailure,
-    read_works,
-    write_works,
-)
-from doi_proxy.features.metadata.match import Match, Work, match, read_work
+from doi_proxy.features.metadata.cited import read_cited
+from doi_proxy.features.metadata.client import CSL, MetadataClient, ServerFailure
+from doi_proxy.features.metadata.match import Compared, NotCompared, match
+from doi_proxy.features.metadata.work import KeptWork, Work, read_work, read_works, write_works
 from doi_proxy.networks import AllowedAddresses
 from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.resolution import Conditions, ResolveOptions, name_media_type
@@ -35,7 +28,6 @@ from doi_proxy.resolver.target import href, matches, web_target
 from doi_proxy.system.check import Service
 from doi_proxy.system.options import Settings
 from doi_proxy.system.version import read_version
-from doi_proxy.upstream.budget import Budget, TokenBucket
 from doi_proxy.upstream.client import identify
 from doi_proxy.upstream.source import ClientNetwork, Priority
 from doi_proxy.web.negotiation import negotiate
@@ -45,39 +37,55 @@ from doi_proxy.web.stage import PageKind, Section
 MAX_WORKS: Final = 10_000
 #: Seconds for which a work is kept.
 TTL: Final = 7 * 86_400.0
-#: Fetches under way in one process.
-CONCURRENCY: Final = 8
-#: After so many failures of a host, it is left alone for half a minute.
+#: After so many failures of a host in a row, it is left alone for half a minute.
 HOST_FAILURES: Final = 3
 _OPTIONS: Final = ResolveOptions(media_type=CSL)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchBudget:
-    """What fetches are paid from: a share of the budget, after everything that waits for the budget itself."""
-
-    bucket: TokenBucket
-    budget: Budget
-    #: Whether a fetch waits for its token. Nothing else uses the share then.
-    waits: bool = False
-
-    async def take(self, leaving: float) -> bool:
-        """Take a token, if so many are left then. Returns whether there was one."""
-        if self.waits:
-            while seconds := await self.bucket.take():  # noqa: ASYNC110 - a bucket has no event
-                await asyncio.sleep(seconds)
-            return True
-        return not self.budget.waiting and not await self.bucket.take(leaving)
+class HostRests(ServerFailure):
+    """The host is left alone, because it failed or asked for it."""
 
 
-class Works:
+class _Host:
+    """The fetches from one host: four at a time, three of them for lists. A host that fails or asks for it rests."""
+
+    def __init__(self) -> None:
+        self._places, self._places_of_lists = asyncio.Semaphore(4), asyncio.Semaphore(3)
+        self._failures = 0
+        self._rests_until = 0.0
+
+    async def run(self, fetch: Callable[[str], Awaitable[bytes | None]], url: str, priority: Priority) -> bytes | None:
+        """Fetch when there is a place. Raises ServerFailure, also while the host rests for long."""
+        async with nullcontext() if priority is Priority.PERSON else self._places_of_lists, self._places:
+            attempts = 3
+            while True:
+                attempts -= 1
+                # A reader does not wait for the end of a longer rest.
+                if (seconds := self._rests_until - time.monotonic()) > 10.0:
+                    raise HostRests("the host is left alone")
+                await asyncio.sleep(max(0.0, seconds))
+                try:
+                    body = await fetch(url)
+                except ServerFailure as failure:
+                    # A host that names a time is well, and answers then.
+                    self._failures += failure.retry_after is None
+                    usual = 30.0 if self._failures >= HOST_FAILURES else 0.0
+                    rest = min(max(failure.retry_after or 0.0, usual), 300.0)
+                    self._rests_until = max(self._rests_until, time.monotonic() + rest)
+                    if failure.retry_after is None or not attempts:
+                        raise
+                else:
+                    self._failures = 0
+                    return body
+
+
+class Works(Service):
     """Finds works. `fetch` returns the body at an address, None if it has none, or raises ServerFailure."""
 
     def __init__(
         self,
         destinations: Destinations,
         fetch: Callable[[str], Awaitable[bytes | None]],
-        budget: FetchBudget,
         cache: TieredStore,
         count: Callable[[str], None] = lambda result: None,
         clock: Callable[[], float] = time.time,
@@ -85,18 +93,18 @@ class Works:
         """`count` is called with the result of each fetch. `clock` is in seconds since the epoch."""
         self._destinations = destinations
         self._fetch = fetch
-        self._budget = budget
         self._cache = cache
         self._count = count
         self._clock = clock
         self._works: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
         #: Those that are not in the note of the store yet.
         self._new: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
-        #: Names without an answer, whose metadata are not fetched again for so many seconds.
-        self._absent: TTLCache[str, bool] = TTLCache(MAX_WORKS, 300.0)
-        self._failures: TTLCache[str, int] = TTLCache(256, 30.0)
+        #: Names whose agency has no work, for five minutes, or did not answer, for half of one.
+        self._absent: TLRUCache[str, NotCompared] = TLRUCache(
+            MAX_WORKS, ttu=lambda _, reason, now: now + (300.0 if reason == "none" else 30.0)
+        )
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._hosts: Counter[str] = Counter()
+        self._hosts: LRUCache[str, _Host] = LRUCache(256)
 
     def recall(self, name: HandleName) -> Work | None:
         """The work in memory."""
@@ -130,36 +138,41 @@ class Works:
                     del self._new[key]
 
     async def find(
-        self, name: HandleName, client: ClientNetwork, timeout: float, *, leaving: float = 0.0
+        self, name: HandleName, client: ClientNetwork, timeout: float | None, priority: Priority = Priority.PERSON
     ) -> Work | None:
         """The work of a name, None if it is not known within `timeout` seconds. Raises nothing.
 
-        A fetch that takes longer continues. `leaving` are the tokens of the share that are left to others.
+        A fetch that takes longer continues.
         """
-        if name.key not in self._tasks:
-            if (known := self.recall(name)) is not None or name.key in self._absent:
-                return known
-            if self._is_full() or not await self._budget.take(leaving) or self._is_full():
-                self._count("refused")
-                return None
-        # Another caller may have begun the fetch while the budget was asked.
-        task = self._tasks.get(name.key) or self._begin(name, client)
+        if (known := self.recall(name)) is not None or name.key in self._absent:
+            return known
+        task = self._tasks.get(name.key)
+        if task is None:
+            task = self._tasks[name.key] = asyncio.create_task(self._bring(name, client, priority))
+            task.add_done_callback(lambda _: self._tasks.pop(name.key))
         await asyncio.wait((task,), timeout=timeout)
         return self.recall(name)
 
-    def _is_full(self) -> bool:
-        return len(self._tasks) >= CONCURRENCY
+    async def compare(
+        self, name: HandleName, reference: str, client: ClientNetwork, priority: Priority = Priority.BULK
+    ) -> Compared:
+        """Compare the reference of a list with the work of a name."""
+        work = await self.find(name, client, None, priority)
+        if work is None:
+            return Compared(reason=self._absent.get(name.key, "failed"))
+        return match(read_cited(reference), work)
 
-    def _begin(self, name: HandleName, client: ClientNetwork) -> asyncio.Task[None]:
-        task = self._tasks[name.key] = asyncio.create_task(self._bring(name, client))
-        task.add_done_callback(lambda _: self._tasks.pop(name.key))
-        return task
-
-    async def compare(self, name: HandleName, reference: str, client: ClientNetwork) -> tuple[Match, str | None]:
-        """Compare the reference of a list with the work of a name. Returns the title too, if it is known."""
-        # Tokens that lists leave to the pages of records.
-        work = await self.find(name, client, FETCH_TIMEOUT, leaving=1.0)
-        return ("unknown", None) if work is None else (match(reference, work), work.title)
+    async def run(self) -> None:
+        """Take the works of the store into memory, and add new ones to them. At the end, the cache is still open."""
+        await self._cache.wait_for_store()
+        await self.load()
+        try:
+            while True:
+                # Seconds between two writes of the note.
+                await asyncio.sleep(60.0)
+                await self.save()
+        finally:
+            await self.save()
 
     async def stop(self) -> None:
         """Cancel the fetches, and return when they have ended."""
@@ -168,101 +181,64 @@ class Works:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _bring(self, name: HandleName, client: ClientNetwork) -> None:
-        """Fetch a work into memory."""
+    async def _bring(self, name: HandleName, client: ClientNetwork, priority: Priority) -> None:
+        """Fetch a work into memory. A host that is well, and busy, makes no name absent."""
         began_at = self._clock()
         try:
-            url = await self._find_address(name, client)
-            body = None if url is None else await self._fetch_from(url)
-        except (*FAILURES, ServerFailure):
-            self._absent[name.key] = True
-            self._count("failed")
+            url, names = await self._find_address(name, client)
+            body = None
+            if url is not None:
+                host = self._hosts.setdefault(urlsplit(url).hostname or "", _Host())
+                body = await host.run(self._fetch, url, priority)
+        except (*FAILURES, ServerFailure) as failure:
+            # Without the records of the prefix, the agency was not asked.
+            self._absent[name.key] = "failed" if isinstance(failure, ServerFailure) else "address"
+            self._count("refused" if isinstance(failure, HostRests) else "failed")
             return
-        work = None if body is None else read_work(body)
+        work = None if body is None else read_work(body, names)
         if work is None:
-            self._absent[name.key] = True
+            self._absent[name.key] = "none"
         else:
             self._works[name.key] = self._new[name.key] = KeptWork(began_at, work)
         self._count("none" if work is None else "work")
 
-    async def _fetch_from(self, url: str) -> bytes | None:
-        host = urlsplit(url).hostname or ""
-        if self._hosts[host] >= 4 or self._failures.get(host, 0) >= HOST_FAILURES:
-            raise ServerFailure("the host is left alone")
-        self._hosts[host] += 1
-        try:
-            body = await self._fetch(url)
-        except ServerFailure:
-            self._failures[host] = self._failures.get(host, 0) + 1
-            raise
-        finally:
-            self._hosts[host] -= 1
-            self._hosts += Counter()  # drops the hosts without a fetch
-        self._failures.pop(host, None)
-        return body
+    async def _find_address(self, name: HandleName, client: ClientNetwork) -> tuple[str | None, frozenset[str]]:
+        """The address of the metadata that the agency names for the prefix, and the keys of the name and its aliases.
 
-    async def _find_address(self, name: HandleName, client: ClientNetwork) -> str | None:
-        """The address of the metadata that the agency names for the prefix. A record's own locations do not count.
-
-        Raises DoiProxyError.
+        A record's own locations do not count. Raises DoiProxyError.
         """
         negotiation = negotiate(CSL, None, False)
         conditions = Conditions(priority=Priority.BULK, client=client)
         found = await self._destinations.find(DestinationQuery(name, _OPTIONS, negotiation), conditions)
+        keys = frozenset(resolution.name.key for resolution in found.resolution.chain)
         locations = found.locations.of_prefix.items
         for locatt in negotiation.locatts:
             for location in locations:
                 url = href(location, found.resolution.name) if matches(location, *locatt) else None
                 if url is not None:
-                    return web_target(name_media_type(url.strip(), CSL))
-        return None
+                    return web_target(name_media_type(url.strip(), CSL)), keys
+        return None, keys
 
 
-class OpenWorks(Service):
-    """The works of one process, and the client that fetches them."""
+class OpenWorks(Works):
+    """The works, and the client that fetches them. Raises ConfigurationError."""
 
-    def __init__(self, works: Works, client: MetadataClient, cache: TieredStore) -> None:
-        self.works = works
-        self._cache = cache
-        self._client = client
-
-    async def run(self) -> None:
-        """Take the works of the store into memory, and add new ones to them. At the end, the cache is still open."""
-        await self._cache.wait_for_store()
-        await self.works.load()
-        try:
-            while True:
-                # Seconds between two writes of the note.
-                await asyncio.sleep(60.0)
-                await self.works.save()
-        finally:
-            await self.works.save()
+    def __init__(
+        self,
+        settings: Settings,
+        core: Core,
+        count: Callable[[str], None] = lambda result: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
+        identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
+        self._client = MetadataClient(AllowedAddresses(settings.upstream_private_servers), identity, authorities)
+        super().__init__(core.destinations, self._client.fetch, core.cache, count, clock)
 
     async def stop(self) -> None:
         """End the fetches, and close the connections."""
-        await self.works.stop()
+        await super().stop()
         await self._client.aclose()
-
-
-def open_works(
-    settings: Settings,
-    core: Core,
-    count: Callable[[str], None] = lambda result: None,
-    clock: Callable[[], float] = time.time,
-    *,
-    waits: bool = False,
-) -> OpenWorks:
-    """The works, which are paid from the share of the budget for what no client requested. Raises ConfigurationError.
-
-    `count` is called with the result of each fetch. `clock` is in seconds since the epoch. With `waits`, a fetch
-    waits until there is room in that share.
-    """
-    allowed = AllowedAddresses(settings.upstream_private_servers)
-    authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
-    identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
-    client = MetadataClient(allowed, identity, authorities)
-    budget = FetchBudget(core.background, core.upstream.budget, waits=waits)
-    return OpenWorks(Works(core.destinations, client.fetch, budget, core.cache, count, clock), client, core.cache)
 
 
 #: Seconds that the page of a record waits for its metadata. The records of a new prefix and the answer of an agency

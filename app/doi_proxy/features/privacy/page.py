@@ -53,7 +53,10 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
         ipv4_prefix=IPV4_PREFIX,
         ipv6_prefix=IPV6_PREFIX,
         has_countries=settings.value("country_database") is not None,
-        has_metadata=settings.mode == "online" and settings.value("metadata") is True,
+        has_metadata=settings.value("metadata") is True
+        and settings.mode == "online"
+        and settings.privacy_level < 3
+        and settings.upstream_contact is not None,
     )
 
 

@@ -20,6 +20,7 @@ from doi_proxy.features.lists.answer import BATCHES, BatchService, OpenBatches, 
 from doi_proxy.features.lists.batch import BatchInput, BatchOptions
 from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.references.result import (
+    MAX_REFERENCES,
     Bibliography,
     Result,
     TooManyReferences,
@@ -36,6 +37,7 @@ from doi_proxy.list_formats.body import BodyBuffer
 from doi_proxy.list_formats.docx import correct_docx
 from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
+from doi_proxy.upstream.source import Priority
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
 from doi_proxy.web.media_types import DOCX
 from doi_proxy.web.negotiation import write_date
@@ -100,6 +102,7 @@ class ReferencesPage:
             "problem": describe_error(error),
             "wait": wait,
             "write_date": write_date,
+            "compares": self._service.batches.compare is not None,
         }
         return self._face.pages.render("references", self._face.link, language, "references.title", **facts)
 
@@ -147,10 +150,15 @@ class ReferencesPage:
         """Add the row of each reference to `rows`. What is not answered when it is due is unverified."""
         matches = self._service.batches.compare is not None
         client = client_of(_address(request))
-        options = BatchOptions(client, suggests=True, checks=True, matches=matches, agency="none")
+        options = BatchOptions(
+            client, suggests=True, checks=True, matches=matches, agency="none", fetches=Priority.PERSON, due=due
+        )
+        # All names are looked up before the slowest work has arrived.
+        batches = replace(self._service.batches, bounds=replace(self._service.batches.bounds, window=MAX_REFERENCES))
         try:
-            groups = self._service.batches.groups(_stream(found), options)
-            async with asyncio.timeout_at(due), aclosing(groups):
+            # The checks of suggestions have their own time.
+            groups = batches.groups(_stream(found), options)
+            async with asyncio.timeout_at(due + READ_TIMEOUT), aclosing(groups):
                 async for group in place.limit(groups):
                     rows += group
         except (TimeoutError, TooManyBatches) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -18,7 +19,8 @@ from doi_proxy.errors import DoiProxyError, RequestTooLarge, TooManyRequests, Un
 from doi_proxy.features.lists.batch import BatchInput
 from doi_proxy.features.lists.feature import TooManyBatches
 from doi_proxy.features.lists.verdict import GOOD, ListRow, Verdict, read_input
-from doi_proxy.features.metadata.match import read_cited
+from doi_proxy.features.metadata.cited import read_cited
+from doi_proxy.features.metadata.match import Compared
 from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.body import cut, read_exported_entries
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, Correction, UnreadableDocument, read_docx
@@ -72,12 +74,13 @@ def describe_error(error: DoiProxyError | None) -> PageProblem | None:
 #: What is said about a reference: a verdict, or that it was corrected or withdrawn, or has no DOI.
 State = Literal[
     "resolved", "alias", "no_target", "not_found", "not_a_doi", "unverified", "rate_limited", "corrected", "withdrawn",
-    "no_doi", "other_work", "set_here",
+    "no_doi", "other_work", "related_work", "doubtful_work", "cited_work", "set_here",
 ]  # fmt: skip
 #: What the states come to, in the order of the page: what has to be looked at comes first.
 Group = Literal["missing", "other", "corrected", "without", "unknown", "registered"]
 _GROUPS: Final[dict[State, Group]] = {
-    "not_found": "missing", "not_a_doi": "missing", "withdrawn": "other", "other_work": "other", "no_target": "other",
+    "not_found": "missing", "not_a_doi": "missing", "withdrawn": "other", "other_work": "other",
+    "related_work": "other", "doubtful_work": "other", "no_target": "other", "cited_work": "registered",
     "corrected": "corrected", "no_doi": "without", "unverified": "unknown", "rate_limited": "unknown",
     "set_here": "unknown", "resolved": "registered", "alias": "registered",
 }  # fmt: skip
@@ -99,8 +102,8 @@ class CheckedReference:
     cause: str = ""
     suggestion: str = ""
     around: str = ""
-    #: The title of the work that the name leads to, if it is not that of the reference.
-    other_work: str = ""
+    #: The reference and the work that the name leads to. None if nothing was to be compared.
+    compared: Compared | None = None
     #: What the operators say about a work that was withdrawn.
     tombstone: Tombstone | None = None
     #: Registered names that may be meant, of which the reader chooses.
@@ -152,6 +155,13 @@ class Result:
         return sum(row.group == group for row in self.rows)
 
     @property
+    def compared(self) -> tuple[int, int, list[tuple[str, int]]]:
+        """The references that were compared, those with a registered name, and why others were not."""
+        all_of = [row.compared for row in self.rows if row.compared is not None]
+        reasons = Counter(compared.reason for compared in all_of if compared.reason is not None)
+        return len(all_of) - reasons.total(), len(all_of), [*reasons.items()]
+
+    @property
     def groups(self) -> list[tuple[Group, str, int, list[CheckedReference]]]:
         """The groups with references, in the order of the page: each with its sign and its number."""
         found = []
@@ -182,6 +192,8 @@ def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedRefer
             state = "set_here"
         elif row.found is not None and not row.found.is_as_written:
             state, suggestion = "corrected", row.found.name.text
+        elif row.match is not None:
+            state = _STATES.get(row.match, state)
     elif row.reason == NO_DOI:
         state = "no_doi"
     elif row.judgement is not None and row.judgement.tombstone is not None:
@@ -195,9 +207,12 @@ def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedRefer
         around = row.input
     return CheckedReference(
         row.key or "", row.line or 0, row.input, row.doi or "", state, _find_cause(state, row), suggestion, around,
-        row.title or "" if row.match == "different" else "", stone, others,
+        row.compared if row.verdict in GOOD else None, stone, others,
         None if found is None else (found.start, found.end),
     )  # fmt: skip
+
+
+_STATES: Final[dict[str, State]] = {"same": "cited_work", "related": "related_work", "doubtful": "doubtful_work"}
 
 
 def _is_the_correction(candidates: Sequence[Suggestion]) -> bool:
@@ -344,8 +359,7 @@ async def _read_entries(text: str, form: formats.ListFormat, hold_turn: HoldTurn
         if place != (item.key or item.line):
             entries, place = entries + 1, item.key or item.line
         inputs.append(read_input(item))
-        cited = read_cited(item.cited) if isinstance(item, ListItem) and item.cited else {}
-        title = str(cited.get("title") or "").replace("{", "").replace("}", "")
+        title = read_cited(item.cited).title if isinstance(item, ListItem) and item.cited else ""
         titles.append(title[:MAX_EXCERPT])
     # The first record of a table decides. A first record that is longer is not named.
     reader = form.open(lines.MAX_LINE_BYTES, None, None)
