@@ -140,11 +140,7 @@ def weigh(
         return None
     if is_labelled or is_line:
         is_odd = _UNSEEN.fullmatch(prefix) or _YEAR.match(name) or (is_line and repairs)
-        return (
-            _lower(confidence, "likely")
-            if is_odd and confidence != "literal" or (is_odd and is_labelled)
-            else confidence
-        )
+        return _lower(confidence, "likely") if is_odd else confidence
     # A slash that is not missing: /var/cache/10.1000.tmp/182.
     if ("missing-slash" in rules and "/" in suffix) or _YEAR.match(name) or _FRACTIONS.match(suffix):
         return None

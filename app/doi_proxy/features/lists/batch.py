@@ -547,11 +547,11 @@ class _Batch:
         )
         best = best if row.found is None else row.reading
         has_doubt = row.found is not None and row.found.confidence in ("likely", "doubtful")
-        if checks and name is not None and has_doubt and not any(suggestion.exists for suggestion in suggestions):
-            if await names.lacks_prefix(name, options.client):
-                message = f"Nobody has the prefix {name.prefix}, so this is not a DOI."
-                row = replace(row, doi=None, verdict=Verdict.NOT_A_DOI, reason=NO_DOI, message=message)
-                return _suggest(row, None, ())
+        is_open = checks and has_doubt and not any(suggestion.exists for suggestion in suggestions)
+        if is_open and name is not None and await names.lacks_prefix(name, options.client):
+            message = f"Nobody has the prefix {name.prefix}, so this is not a DOI."
+            row = replace(row, doi=None, verdict=Verdict.NOT_A_DOI, reason=NO_DOI, message=message)
+            return _suggest(row, None, ())
         if best is not None or suggestions:
             row = replace(row, reason=None) if row.verdict is Verdict.NOT_A_DOI and not row.derived else row
         return _suggest(row, best, suggestions)
