@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
-from starlette.requests import ClientDisconnect
 
 from doi_names.derived import Kind, ParsedText, choose_reading, parse, unreadable
 from doi_names.presentation import MAX_TYPED_CHARACTERS, decode
 from doi_proxy.endpoints import ReadingModel, SuggestionModel, problem_responses
 from doi_proxy.errors import RequestTooLarge
-from doi_proxy.features.texts.command import parse_item, write_line
+from doi_proxy.features.texts.command import parse_item, to_object, write_line
 from doi_proxy.features.texts.feature import EXTRACT_PATH, PARSE_PATH
 from doi_proxy.list_formats import extraction
 from doi_proxy.list_formats.body import (
@@ -30,9 +28,9 @@ from doi_proxy.list_formats.body import (
     read_list_body,
 )
 from doi_proxy.list_formats.fair_lock import FairLock, HoldTurn
-from doi_proxy.list_formats.lines import MAX_LINE_BYTES, Item, ListItem
+from doi_proxy.list_formats.lines import MAX_LINE_BYTES, ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer, choose_output
-from doi_proxy.web.freshness import NO_STORE, OWN_PAGE
+from doi_proxy.web.freshness import OWN_PAGE
 from doi_proxy.web.media_types import CSV, JSON, NDJSON
 from doi_proxy.web.request import Request as OwnRequest
 from doi_proxy.web.request_path import client_of
@@ -42,6 +40,13 @@ _TEXT_IN_JSON: Final = {
     "required": ["text"],
     "properties": {"text": {"type": "string", "description": "The text, at most 1 MiB with its JSON."}},
 }
+
+
+#: A text is parsed in one turn of the event loop.
+_TOO_LONG: Final = (
+    f"The text has {{}} characters; the limit is {MAX_TYPED_CHARACTERS}. POST /api/resolve reads lists with lines of "
+    f"up to {MAX_LINE_BYTES} bytes."
+)
 
 
 class FoundNameModel(ReadingModel):
@@ -167,10 +172,34 @@ class ParsedItemModel(ParsedTextModel):
     key: str | None = Field(None, description="The citation key of BibTeX, or the number of a RIS reference.")
 
 
-#: Rows are sent in pieces of about this many bytes.
-_PIECE_BYTES: Final = 16_384
-#: The list of one request: it is parsed at once, and its answer is one JSON array.
+#: The list of one request.
 _LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
+
+
+class ParsedAnswer(StreamedAnswer):
+    """What each of many texts is, as soon as it is read."""
+
+    def __init__(self, hold_turn: HoldTurn, form: BodyFormat, base_url: str) -> None:
+        super().__init__()
+        self._hold_turn = hold_turn
+        self._form = form
+        self._base_url = base_url
+
+    async def _answer(self, body: BodyBuffer, output: Output) -> None:
+        hosts = frozenset({urlsplit(self._base_url).hostname or ""})
+        async with output.open_rows(JSON if self._form.media_type == JSON else NDJSON, ()) as rows:
+            async for item in read_list_body(body.pieces(), self._form, _LIMITS, self._hold_turn):
+                async with self._hold_turn():
+                    if not isinstance(item, ListItem):
+                        parsed = unreadable(item.text, item.message)
+                    elif len(item.text) > MAX_TYPED_CHARACTERS:
+                        parsed = unreadable(item.text, _TOO_LONG.format(len(item.text)))
+                    else:
+                        parsed = parse_item(item, hosts)
+                    members = to_object(parsed, self._base_url, item if item.key is not None else None)
+                    await asyncio.sleep(0)
+                if not await rows.write([members]):
+                    return
 
 
 def add_parse(app: FastAPI, public_url: str | None, turns: FairLock) -> None:
@@ -190,7 +219,8 @@ def add_parse(app: FastAPI, public_url: str | None, turns: FairLock) -> None:
         """
         value = _read_parameter(request, doi)
         text, base_url = decode(value), _base_url(request, public_url)
-        _refuse_long(text, 1)
+        if len(text) > MAX_TYPED_CHARACTERS:
+            raise RequestTooLarge(_TOO_LONG.format(len(text)))
         parsed = _parse(text, base_url)
         if b"+" in value and b"%20" not in value:
             await asyncio.sleep(0)  # a text takes up to 8 ms
@@ -213,20 +243,7 @@ def add_parse(app: FastAPI, public_url: str | None, turns: FairLock) -> None:
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), (column, None))
         hold_turn = partial(turns.hold, client_of(request.client.host if request.client else ""))
-        body = bytearray()
-        try:
-            async for item in read_list_body(_keep(request.stream(), body), form, _LIMITS, hold_turn):
-                _refuse_long(item.text, item.line)
-        except ClientDisconnect:
-            return Response(status_code=400)
-        rows = _write_rows(
-            read_list_body(_cut(body), form, _LIMITS, hold_turn), _base_url(request, public_url), hold_turn
-        )
-        if form.media_type == JSON:
-            pieces, output = _join(rows, opening=b"[", between=b",", closing=b"]"), JSON
-        else:
-            pieces, output = _join(rows, end=b"\n"), NDJSON
-        return StreamingResponse(pieces, media_type=output, headers=_text_header(NO_STORE))
+        return ParsedAnswer(hold_turn, form, _base_url(request, public_url))
 
     _add_routes(app, parse_one, parse_many)
 
@@ -285,62 +302,12 @@ def _read_parameter(request: Request, doi: str) -> bytes:
     return quote(doi, safe="").encode()
 
 
-def _refuse_long(text: str, number: int) -> None:
-    """Raise RequestTooLarge if a text is too long. A text is parsed in one turn of the event loop."""
-    if len(text) > MAX_TYPED_CHARACTERS:
-        raise RequestTooLarge(
-            f"Text {number} has {len(text)} characters; the limit is {MAX_TYPED_CHARACTERS}. POST /api/resolve reads "
-            f"lists with lines of up to {MAX_LINE_BYTES} bytes."
-        )
-
-
 def _base_url(request: Request, public_url: str | None) -> str:
     return OwnRequest(request.scope, request.receive, public_url=public_url, sub_path=b"").base_url
 
 
 def _parse(text: str, base_url: str) -> ParsedText:
     return parse(text, own_hosts=frozenset({urlsplit(base_url).hostname or ""}))
-
-
-async def _keep(pieces: AsyncIterator[bytes], body: bytearray) -> AsyncIterator[bytes]:
-    """The pieces of a body, which is kept as it was sent. Items in memory take 40 times as many bytes.
-
-    Raises RequestTooLarge.
-    """
-    async for piece in pieces:
-        body += piece
-        if len(body) > _LIMITS.total_bytes:
-            raise RequestTooLarge(f"The list is larger than {_LIMITS.total_bytes} bytes; send several requests.")
-        yield piece
-
-
-async def _cut(body: bytearray) -> AsyncIterator[bytes]:
-    for start in range(0, len(body), _PIECE_BYTES):
-        yield bytes(body[start : start + _PIECE_BYTES])
-
-
-async def _write_rows(items: AsyncIterator[Item], base_url: str, hold_turn: HoldTurn) -> AsyncIterator[bytes]:
-    hosts = frozenset({urlsplit(base_url).hostname or ""})
-    async for item in items:
-        async with hold_turn():
-            parsed = parse_item(item, hosts) if isinstance(item, ListItem) else unreadable(item.text, item.message)
-            row = write_line(parsed, base_url, item if item.key is not None else None)
-            await asyncio.sleep(0)
-        yield row
-
-
-async def _join(
-    rows: AsyncIterator[bytes], *, opening: bytes = b"", between: bytes = b"", end: bytes = b"", closing: bytes = b""
-) -> AsyncIterator[bytes]:
-    """The rows in pieces of about _PIECE_BYTES. `end` follows each row."""
-    piece, separator = bytearray(opening), b""
-    async for row in rows:
-        piece += separator + row + end
-        separator = between
-        if len(piece) >= _PIECE_BYTES:
-            yield bytes(piece)
-            piece.clear()
-    yield bytes(piece) + closing
 
 
 def _text_header(header: tuple[bytes, bytes]) -> dict[str, str]:
