@@ -63,6 +63,11 @@ class Reading:
     rule: str | None
     rules: tuple[str, ...] = field(default=(), compare=False)
 
+    @property
+    def steps(self) -> tuple[Confidence, str | None, tuple[str, ...]]:
+        """What led to the name, and how certain it is."""
+        return self.confidence, self.rule, self.rules
+
 
 def write_reading(reading: Reading | None) -> dict[str, Any] | None:
     """The member `best` of JSON objects."""

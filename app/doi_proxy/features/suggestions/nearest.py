@@ -25,32 +25,15 @@ _CUT_SICI: Final = re.compile(r"(?:\(SICI\))?[0-9]{4}-?[0-9]{3}[0-9X]\([0-9/]{4,
 MAX_CHARACTERS: Final = 96
 #: Characters that a writer takes for each other, of which a key has the upper case: "l" and "1", "rn" and "m".
 _LOOK_ALIKES: Final = (
-    "0O",
-    "1IL",
-    "2Z",
-    "5S",
-    "6GB",
-    "8B",
-    "9GQ",
-    "UV",
-    "-_.",
-    "([",
-    ")]",
+    *("0O", "1IL", "2Z", "5S", "6GB", "8B", "9GQ", "UV", "-_.", "([", ")]"),
     ("RN", "M"),
     ("CL", "D"),
     ("VV", "W"),
 )
-
-
-def _list_alternatives() -> dict[str, list[str]]:
-    alternatives: dict[str, list[str]] = {}
-    for group in _LOOK_ALIKES:
-        for character in group:
-            alternatives.setdefault(character, []).extend(other for other in group if other != character)
-    return alternatives
-
-
-_ALTERNATIVES: Final = _list_alternatives()
+_ALTERNATIVES: Final = {
+    character: [other for group in _LOOK_ALIKES if character in group for other in group if other != character]
+    for character in chain.from_iterable(_LOOK_ALIKES)
+}
 _LONGEST: Final = max(map(len, _ALTERNATIVES))
 
 
@@ -63,24 +46,19 @@ def list_edited_keys(name: HandleName) -> list[str]:
     key, start = name.key, len(name.prefix) + 1
     if not name.is_doi or len(key) > MAX_CHARACTERS:
         return []
-    edits = chain(_remove(key, start), _swap(key, start), _replace(key, start), _insert(key, start))
-    return list(dict.fromkeys(candidate for candidate in edits if candidate != key))
+    return list(dict.fromkeys(candidate for candidate in _list_edits(key, start) if candidate != key))
 
 
-def _remove(key: str, start: int) -> Iterator[str]:
+def _list_edits(key: str, start: int) -> Iterator[str]:
+    places = range(len(key) - 1, start - 1, -1)
     # A name with an empty suffix is not a DOI.
-    return (key[:at] + key[at + 1 :] for at in reversed(range(start, len(key))) if len(key) > start + 1)
-
-
-def _swap(key: str, start: int) -> Iterator[str]:
-    return (key[:at] + key[at + 1] + key[at] + key[at + 2 :] for at in reversed(range(start, len(key) - 1)))
-
-
-def _replace(key: str, start: int) -> Iterator[str]:
-    for at in reversed(range(start, len(key))):
+    yield from (key[:at] + key[at + 1 :] for at in places if len(key) > start + 1)
+    yield from (key[:at] + key[at + 1] + key[at] + key[at + 2 :] for at in places[1:])
+    for at in places:
         for length in range(1, _LONGEST + 1):
             for other in _ALTERNATIVES.get(key[at : at + length], ()):
                 yield key[:at] + other + key[at + length :]
+    yield from _insert(key, start)
 
 
 def _insert(key: str, start: int) -> Iterator[str]:

@@ -227,7 +227,7 @@ def add_parse(app: FastAPI, public_url: str | None, turns: FairLock) -> None:
             blanks = _parse(decode(value.replace(b"+", b" ")), base_url)
             parsed = choose_reading(blanks, parsed, is_form=b"%2f" in value.lower())
         row = write_line(parsed, base_url)
-        return Response(row, media_type=JSON, headers=_text_header(OWN_PAGE))
+        return Response(row, media_type=JSON, headers={OWN_PAGE[0].decode(): OWN_PAGE[1].decode()})
 
     async def parse_many(
         request: Request,
@@ -308,7 +308,3 @@ def _base_url(request: Request, public_url: str | None) -> str:
 
 def _parse(text: str, base_url: str) -> ParsedText:
     return parse(text, own_hosts=frozenset({urlsplit(base_url).hostname or ""}))
-
-
-def _text_header(header: tuple[bytes, bytes]) -> dict[str, str]:
-    return {header[0].decode(): header[1].decode()}
