@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from doi_names.carriers import read_carrier
 from doi_names.find_names import find_names
 from tests.table import table
 
@@ -54,9 +53,3 @@ WRITTEN = [
 @table(("written", "name", "part"), WRITTEN)
 def test_the_name_is_found_with_its_place(written: str, name: str, part: str | None) -> None:
     assert [(found.name.text, found.text) for found in find_names(written)] == [(name, part or written)]
-
-
-def test_each_character_knows_where_the_written_text_goes_on() -> None:
-    carried = read_carrier("10.1000/a&lt;b")
-    assert (carried.text, carried.rules) == ("10.1000/a<b", ("html-entity",))
-    assert list(carried.stops) == [*range(1, 10), 13, 14]

@@ -221,7 +221,8 @@ _ARTICLE: Final = re.compile(r"(10\.1093/[a-z]{2,20}/[^\s/]{2,40})/[0-9]{5,9}")
 
 def cut(end: re.Pattern[str], text: str) -> str:
     """The text before an end. What lies inside a SICI is not an end."""
-    name = BEGINNING.search(text)
+    # Two ends are characters of other scripts alone.
+    name = None if text.isascii() and end in (EAST_ASIAN, OTHER_SCRIPT) else BEGINNING.search(text)
     if not name:
         return text
     found = end.search(text, name.end())

@@ -144,13 +144,8 @@ class SuggestedNames(Section):
         if name is not None:
             await self.search(name)
         states: list[tuple[Suggestion, bool | None]] = []
-        for candidate in candidates.repairs:
-            exists = (
-                await self._existence.check(candidate.doi, client) if checks else self._existence.find(candidate.doi)
-            )
-            states.append((candidate, exists))
-        # Names that look alike, or follow by rule, of which one row of a list looks up whether they exist.
-        for candidate in candidates.guesses[: 3 if checks else None]:
+        # Of the names that look alike, or follow by rule, one row of a list looks three up.
+        for candidate in (*candidates.repairs, *candidates.guesses[: 3 if checks else None]):
             exists = (
                 await self._existence.check(candidate.doi, client) if checks else self._existence.find(candidate.doi)
             )
