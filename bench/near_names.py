@@ -31,7 +31,7 @@ from doi_proxy.assembly.features import find_records
 from doi_proxy.cache.memory import MemoryStore
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.features.suggestions.nearest import NameSearch, NearestNames
+from doi_proxy.features.suggestions.nearest import NearestNames
 from doi_proxy.resolver.resolver import Resolver
 
 _FILE_ROWS: Final = 250_000
@@ -133,7 +133,7 @@ async def measure(path: Path, keys: Sequence[str]) -> list[str]:
 async def _search(cache: TieredStore, slip: str, taken: list[float], turns: list[float]) -> list[str]:
     # Of a resolver, the search uses the local records alone.
     resolver = cast("Resolver", SimpleNamespace(local_records=None))
-    near = NearestNames(NameSearch(resolver, cache, time.time), time.time)
+    near = NearestNames(resolver, cache, time.time)
     name = HandleName(slip)
     began, turn = time.process_time(), time.thread_time()
     await near.search(name, _TIMEOUT)

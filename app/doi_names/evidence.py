@@ -32,13 +32,12 @@ _RESOLVER: Final = re.compile(r"(?:doi[.-]org|hdl[.-]handle[.-]net)[^\s/]{0,80}/
 #: The rest of the word in which a name stands.
 _GLUED: Final = re.compile(r"[^\s\"'<>()\[\]{}|,;\u2018-\u201f\u3000-\u303f\uff00-\uffef]{1,160}\Z")
 #: The mark and the code of a subfield of MARC.
-_SUBFIELD: Final = re.compile(r"[$\x1f|\u01c2\u2021][0-9a-z]\Z")
-#: Another scheme or label.
-_SCHEME: Final = re.compile(
-    r"(?:\A|[^a-z])(?:ark|urn|swh|arxiv|bibcode|is[bsm]n|pmc?(?:id)?|oclc|s3|gs|sftp|smb|ssh|tel)[:.]", _CASELESS
-)
-_OTHER_LABEL: Final = re.compile(
-    r"(?<![a-z])(?:ark|arxiv|bibcode|is[bm]n|oclc|pmc?id|patent|cas)(?:\sno\.?)?[:.]?\s\Z", _CASELESS
+_SUBFIELD: Final = re.compile(r"[$\x1f|\u01c2\u2021][0-9a-z]")
+#: Another scheme or label: "ark:/", "urn:nbn:de:", "bibcode ".
+_OTHER: Final = re.compile(
+    r"""(?:\A|[^a-z])(?: (?:ark|urn|swh|arxiv|bibcode|is[bsm]n|pmc?(?:id)?|oclc|s3|gs|sftp|smb|ssh|tel)[:.][^\s"'<>()|]*
+                      | (?:ark|arxiv|bibcode|is[bm]n|oclc|pmc?id|patent|cas)(?:\sno\.?)?[:.]?\s )\Z""",
+    _CASELESS,
 )
 #: A URL with a place for names, and a parameter that has one.
 _PLACE: Final = re.compile(
@@ -121,12 +120,12 @@ def weigh(
     """
     if "%" in before or "&" in before or "\\" in before:
         before = re.sub(r"\\[nrt]\Z", "\n", unescape(unquote(before)).replace("\\/", "/"))
-    if _SUBFIELD.search(before):
+    if _SUBFIELD.fullmatch(before[-2:]):
         before, rules = "", ()
     elif "digit-before" in rules:
         before = before.rstrip("0123456789")
     prefix, _, suffix = name.partition("/")
-    tail = re.split(r"[\s\"]", after[:12], maxsplit=1)[0]
+    tail = f"{after[:12]} ".replace('"', " ").replace("\n", " ").partition(" ")[0]
     if not any(map(str.isalnum, suffix)) or suffix[0] == "<" or _TEMPLATE.search(f"/{suffix}{tail}"):
         return None
     may_go_on = after[:1] in _CHECKS and after[:1] != before[-1:]
@@ -135,16 +134,13 @@ def weigh(
     begins_line = not before.strip() or before.rstrip(" \t")[-1:] in "\r\n"
     is_line = begins_line and not after.lstrip(" \t").partition("\n")[0].strip(_CLOSING)
     repairs = sum(rule in _OF_PREFIX for rule in rules)
-    is_labelled = "own-url" in rules or _LABEL.search(before[-32:]) or _RESOLVER.search(before)
+    is_url = before.endswith(("/", "org", "net")) and _RESOLVER.search(before) is not None
+    is_labelled = is_url or "own-url" in rules or _LABEL.search(before[-32:]) is not None
     if not is_labelled and prefix.startswith("10.0"):
         return None
     if is_labelled or is_line:
         is_odd = _UNSEEN.fullmatch(prefix) or _YEAR.match(name) or (is_line and repairs)
-        return (
-            _lower(confidence, "likely")
-            if (is_odd and confidence != "literal") or (is_odd and is_labelled)
-            else confidence
-        )
+        return _lower(confidence, "likely") if is_odd else confidence
     # A slash that is not missing: /var/cache/10.1000.tmp/182.
     if ("missing-slash" in rules and "/" in suffix) or _YEAR.match(name) or _FRACTIONS.match(suffix):
         return None
@@ -164,7 +160,7 @@ def _weigh_without_label(
     """How certain a name can be at most that no label and no URL of a resolver announces."""
     near, found = before[-32:], _GLUED.search(before)
     word = found[0] if found and any(map(str.isalnum, found[0])) else ""
-    if _SCHEME.search(word) or _OTHER_LABEL.search(near):
+    if _OTHER.search(before):
         return None
     if ("://" in word or word.lower().startswith("www.")) and _PLACE.search(word):
         return "literal"

@@ -130,8 +130,8 @@ class NameFinder:
             if read is not None:
                 reading, suggestions, end = read
                 done = max(done, end)
-                place = self._before + begin, self._before + end
-                names.append(_place(reading, place, self._rest[begin:end], suggestions))
+                place = self._before + begin, self._before + end, self._rest[begin:end]
+                names.append(FoundName(reading.name, *place, *reading.steps, suggestions))
         done = max(done, min(until, len(text)))
         cut = max(0, done - _LOOK_BEHIND)
         self._rest, self._before, self._searched = self._rest[cut:], self._before + cut, done - cut
@@ -185,11 +185,7 @@ def _read_word(text: str) -> list[FoundName]:
     if reading is None or not (reading.name.is_doi or reading.name.is_short_doi):
         return []
     start = text.index(word)
-    return [_place(reading, (start, start + len(word)), word, suggestions)]
-
-
-def _place(reading: Reading, place: tuple[int, int], text: str, suggestions: tuple[Suggestion, ...]) -> FoundName:
-    return FoundName(reading.name, *place, text, reading.confidence, reading.rule, reading.rules, suggestions)
+    return [FoundName(reading.name, start, start + len(word), word, *reading.steps, suggestions)]
 
 
 def _find_end(text: str, before: str, suffix: int) -> int:

@@ -16,7 +16,6 @@ from doi_names.evidence import MAX_LOOK, find_check_character, read_on, weigh
 from doi_names.name import HandleName, first_not_graphic
 from doi_names.presentation import read_typed
 from doi_names.repair import exploration
-from doi_names.repair.ends import at_query_or_fragment
 from doi_names.repair.exploration import REPAIRS, Certainty, Confidence
 
 #: The most suggestions for one text.
@@ -31,7 +30,7 @@ _PREFIX_BEFORE: Final = re.compile(
 _ENCODED_URL: Final = re.compile(r"\s*https?%3A", re.IGNORECASE)
 #: For a name whose writer encoded its "?", "#" and "&": they are a part of it, and do not begin a query or fragment.
 _REPAIRS_OF_ENCODED: Final = tuple(
-    replace(repair, certainty=Certainty.DOUBTFUL) if repair.apply is at_query_or_fragment else repair
+    replace(repair, certainty=Certainty.DOUBTFUL) if repair.rule == "query-or-fragment" else repair
     for repair in REPAIRS
 )
 
@@ -63,6 +62,11 @@ class Reading:
     confidence: Confidence
     rule: str | None
     rules: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def steps(self) -> tuple[Confidence, str | None, tuple[str, ...]]:
+        """What led to the name, and how certain it is."""
+        return self.confidence, self.rule, self.rules
 
 
 def write_reading(reading: Reading | None) -> dict[str, Any] | None:

@@ -9,7 +9,6 @@ from ada_url import URL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doi_names.carriers import read_carrier
 from doi_names.derived import parse
 from doi_names.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NotADOI, NotUTF8
 from doi_names.name import (
@@ -418,20 +417,6 @@ def test_a_name_without_its_check_character_may_have_a_number_sign_or_the_comput
         (f"{name}#", "sici-check"),
         (f"{name}U", "sici-check"),
     ]
-
-
-@table(
-    "linked",
-    [
-        "10.1000/74<947:ABC>http://2.0.CO;2",
-        "10.1000/74<947:ABC>[http://2.0.CO](https://t.example/4);2",
-        "10.1000/74<947:ABC><http://2.0.CO;2>",
-        '10.1000/74<947:ABC><a href="http://2.0.CO">2.0.CO</a>;2',
-        "10.1000/74<947:ABC>[2.0.CO;2](http://2.0.CO;2)",
-    ],
-)
-def test_the_link_that_a_program_made_of_a_control_segment_is_undone(linked: str) -> None:
-    assert read_carrier(linked).text == "10.1000/74<947:ABC>2.0.CO;2"
 
 
 # --- What holds for every name and for every input -------------------------------------------------------------------

@@ -107,7 +107,7 @@ _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 _BEGUN_WORD: Final = re.compile(r"(?:[A-Z]{2,12}|[A-Z][A-Za-z]{2,20}|see)[.:]?\Z")
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 
-_EAST_ASIAN: Final = re.compile(
+EAST_ASIAN: Final = re.compile(
     r"""(?<=[!-~])(?:
         [\u3001\uff0c\uff01\uff1f\uff09\uff3d\uff5d\u3008-\u3011\u3014-\u301f\uff62-\uff64\u30fb]
       | (?<!CO)\uff1b
@@ -118,8 +118,8 @@ _EAST_ASIAN: Final = re.compile(
     re.VERBOSE,
 )
 #: What ends a value in any carrier.
-_MARKUP: Final = re.compile(r'"|\\(?=[A-Za-z])')
-_SIGN: Final = re.compile(
+MARKUP: Final = re.compile(r'"|\\(?=[A-Za-z])')
+SIGN: Final = re.compile(
     r"""(?:
         # Marks of a publisher; arrows, symbols and emoji.
         [\u00a9\u00ae\u2122\u2190-\u21ff\u2300-\u2bff\ufe0f\U0001f000-\U0001faff] | (?<!;[0-9]-)\*
@@ -132,21 +132,20 @@ _SIGN: Final = re.compile(
 )
 #: A "#" never reaches doi.org, and a "?" begins a query there, also before one letter. "&" begins a parameter. Some
 #: names of Wiley end with "#": CO;2-#.
-_QUERY_OR_FRAGMENT: Final = re.compile(
+QUERY_OR_FRAGMENT: Final = re.compile(
     r"(?:[?#](?=[A-Za-z])|&(?=[A-Za-z_.]{1,40}[=&]|[0-9]{4}(?![0-9]))|#?:~:|\?\Z|(?<!-)#\Z).*", re.DOTALL
 )
-_SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
 #: A Publisher Item Identifier ends with a check character: S0140-6736(20)30183-5, B978-0-12-385118-5.00029-3. Nothing
 #: follows it in the 8,861 registered names that have one.
-_ITEM_NUMBER: Final = re.compile(
+ITEM_NUMBER: Final = re.compile(
     r"(/(?:[SB]?[0-9]{4}-[0-9]{3}[0-9X]\([0-9]{2}\)[0-9]{5}|B97[89]-[0-9-]{10,13}-[0-9X]\.[0-9]{5})-[0-9X]).*",
     _CASELESS | re.DOTALL,
 )
-_FOOTNOTE: Final = re.compile(r"(?:\[[0-9]{1,3}(?:[,-][0-9]{1,3}){0,4}\]|\^\{?[0-9]{1,3}\}?)\Z")
+FOOTNOTE: Final = re.compile(r"(?:\[[0-9]{1,3}(?:[,-][0-9]{1,3}){0,4}\]|\^\{?[0-9]{1,3}\}?)\Z")
 #: A year in brackets belongs to a citation, unless an ISSN is before it.
-_YEAR: Final = re.compile(r"\((?<=[0-9A-Za-z].)(?<![0-9]{4}-[0-9]{3}[0-9X].)(?<![0-9]{7}[0-9X].)(?:19|20)[0-9]{2}\)\Z")
+YEAR: Final = re.compile(r"\((?<=[0-9A-Za-z].)(?<![0-9]{4}-[0-9]{3}[0-9X].)(?<![0-9]{7}[0-9X].)(?:19|20)[0-9]{2}\)\Z")
 #: What pages print after a name, without the blank that a reader sees.
-_NEXT_WORD: Final = re.compile(
+NEXT_WORD: Final = re.compile(
     r"""(?:
         (?<=[0-9])(?:
             # A word with a capital.
@@ -179,13 +178,13 @@ _NEXT_WORD: Final = re.compile(
 )
 #: A letter of any script but Latin: Chinese, Japanese and Korean have no blank before a word, and suffixes of other
 #: languages follow a name.
-_OTHER_SCRIPT: Final = re.compile(
+OTHER_SCRIPT: Final = re.compile(
     r"(?<=[0-9A-Za-z])(?:\([^()\s]{0,12})?[\u0370-\u1dff\u2c80-\u2dff\u3040-\ua71f\ua800-\uabff\uac00-\ud7ff]"
 )
 #: A name that is written after another one, without a blank. A version alone is not its suffix: Authorea's names end
 #: with two numbers and a version, 10.22541/au.158880010.13456789/v2.
 SECOND_NAME: Final = re.compile(r"(?<=[0-9])\.?10\.[1-9][0-9]{3,8}/(?=[^\s/])(?!v[0-9]{1,2}(?![0-9A-Za-z]))")
-_CELLS: Final = re.compile(
+CELLS: Final = re.compile(
     r"""(?:
         ,[^,]{1,200},
       | ,(?=[A-Z]|(?:19|20)[0-9]{2}\Z|pp?\.)
@@ -193,7 +192,7 @@ _CELLS: Final = re.compile(
         )""",
     re.VERBOSE,
 )
-_CELL: Final = re.compile(r",(?=[^,;])")
+CELL: Final = re.compile(r",(?=[^,;])")
 _PAGE_PART: Final = re.compile(
     r"""(?: /(?: abs(?:tract)? | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus|ft)? | html? | meta | epub | reader
                | short | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo
@@ -220,9 +219,10 @@ _VERSION: Final = re.compile(r"(10\.(?:1101|64898|48550)/.{4,60}[0-9])v[0-9]{1,2
 _ARTICLE: Final = re.compile(r"(10\.1093/[a-z]{2,20}/[^\s/]{2,40})/[0-9]{5,9}")
 
 
-def _cut(text: str, end: re.Pattern[str]) -> str:
+def cut(end: re.Pattern[str], text: str) -> str:
     """The text before an end. What lies inside a SICI is not an end."""
-    name = BEGINNING.search(text)
+    # Two ends are characters of other scripts alone.
+    name = None if text.isascii() and end in (EAST_ASIAN, OTHER_SCRIPT) else BEGINNING.search(text)
     if not name:
         return text
     found = end.search(text, name.end())
@@ -232,21 +232,6 @@ def _cut(text: str, end: re.Pattern[str]) -> str:
         if begin < found.start() < close:
             found = end.search(text, close)
     return text[: found.start()].rstrip() if found else text
-
-
-def at_east_asian_punctuation(text: str) -> str:
-    """10.1000/182。另见 -> 10.1000/182: punctuation of Chinese, Japanese and Korean."""
-    return text if text.isascii() else _cut(text, _EAST_ASIAN)
-
-
-def at_markup(text: str) -> str:
-    """10.1000/182" -> 10.1000/182: the end of a value, as a carrier writes it."""
-    return _cut(text, _MARKUP)
-
-
-def at_sign(text: str) -> str:
-    """10.1000/182© 2013 -> 10.1000/182: a sign, or a bracket with a word in it."""
-    return _cut(text, _SIGN)
 
 
 def at_unpaired_bracket(text: str) -> str:
@@ -264,56 +249,6 @@ def at_unpaired_bracket(text: str) -> str:
             return text[: bracket.start()]
     begun = min((places[0] for places in waiting.values() if places), default=len(text))
     return text[:begun] if _BEGUN_WORD.match(text, begun + 1) else text
-
-
-def at_query_or_fragment(text: str) -> str:
-    """10.1000/182#page -> 10.1000/182"""
-    return _QUERY_OR_FRAGMENT.sub("", text)
-
-
-def at_session(text: str) -> str:
-    """10.1000/182;jsessionid=0A1B -> 10.1000/182"""
-    return _SESSION.sub("", text)
-
-
-def at_item_number(text: str) -> str:
-    """10.1000/S0140-6736(20)30183-5e -> 10.1000/S0140-6736(20)30183-5: what follows a complete number of an article."""
-    return _ITEM_NUMBER.sub(r"\1", text) if "-" in text else text
-
-
-def at_other_script(text: str) -> str:
-    """10.1000/182и -> 10.1000/182: a word of another script, without a blank before it."""
-    return text if text.isascii() else _cut(text, _OTHER_SCRIPT)
-
-
-def at_footnote(text: str) -> str:
-    """10.1000/182[3] -> 10.1000/182: the number of a footnote or of a reference."""
-    return _FOOTNOTE.sub("", text)
-
-
-def at_year(text: str) -> str:
-    """10.1000/182(2013) -> 10.1000/182: the year of a citation."""
-    return _cut(text, _YEAR)
-
-
-def at_next_word(text: str) -> str:
-    """10.1000/182Received -> 10.1000/182: the next word of a page, without a blank before it."""
-    return _cut(text, _NEXT_WORD)
-
-
-def at_second_name(text: str) -> str:
-    """10.1000/18210.1000/183 -> 10.1000/182: a second name, without a blank before it."""
-    return _cut(text, SECOND_NAME)
-
-
-def at_next_cells(text: str) -> str:
-    """10.1000/182;2009;Green -> 10.1000/182: the next cells of a table."""
-    return _cut(text, _CELLS)
-
-
-def at_next_cell(text: str) -> str:
-    """10.1000/182,2009 -> 10.1000/182: one comma may also be a dot that was not copied well."""
-    return _cut(text, _CELL)
 
 
 def at_page_part(text: str) -> str:
@@ -340,11 +275,6 @@ def at_title(text: str) -> str:
         return text
     words = [word for word in last.split("-") if word.isalpha() and len(word) >= 3]
     return name if len(words) >= 2 and last.count("-") > 2 else text
-
-
-def without_trailing_slash(text: str) -> str:
-    """10.1000/182/ -> 10.1000/182"""
-    return text.rstrip("/")
 
 
 def without_trailing_punctuation(text: str) -> str:

@@ -25,32 +25,27 @@ SITE_PAGES: Final = (
 )
 #: What follows the host of a resolver in a URL and does not begin a shortDOI.
 NOT_SHORT: Final = rf"(?!(?:https?|doi|hdl|info|urn)(?::|%3A)|{SITE_PAGES}(?![0-9a-z]))"
-_THREE_DIGITS: Final = re.compile(r"10\.(?:(?<![0-9./]10\.)|(?<=doi\.org/10\.))([0-9]{3})/")
+THREE_DIGITS: Final = re.compile(r"10\.(?:(?<![0-9./]10\.)|(?<=doi\.org/10\.))([0-9]{3})/")
 _LETTERS: Final = re.compile(r"(?<![0-9A-Za-z])(?:[1lI|][0oO]|1[oO])\.(?=[0-9OoIl]{4,9}/)")
 _LETTERS_INSIDE: Final = re.compile(r"(?<![0-9A-Za-z])10\.(?=[0-9]{0,8}[OoIl])([0-9OoIl]{4,9})(?=/)")
 _AS_DIGITS: Final = str.maketrans("OoIl", "0011")
 #: A character that a program could not decode, inside or after the number.
-_UNREADABLE: Final = re.compile(r"(10\.(?<![0-9]10\.)[0-9]{0,9})[?\ufffd]{1,4}([0-9]{0,9})(?=/)")
-_LOST_DOT: Final = re.compile(r"\A10(?:[-_\s\u00b7]|\.\.)?(?=[1-9][0-9]{3,4}/\S)")
-_ONE_ZERO: Final = re.compile(r"(?<![0-9A-Za-z.])[01]?\.(?=[0-9]{4,9}/\S)")
+UNREADABLE: Final = re.compile(r"(10\.(?<![0-9]10\.)[0-9]{0,9})[?\ufffd]{1,4}([0-9]{0,9})(?=/)")
+LOST_DOT: Final = re.compile(r"\A10(?:[-_\s\u00b7]|\.\.)?(?=[1-9][0-9]{3,4}/\S)")
+ONE_ZERO: Final = re.compile(r"(?<![0-9A-Za-z.])[01]?\.(?=[0-9]{4,9}/\S)")
 #: Crossref's first thousand prefixes. Others with four digits are prefixes of handles too.
-_NO_TEN: Final = re.compile(r"\A(?=1[0-9]{3}/[^\s/]{4})")
-_DIGITS_BEFORE: Final = re.compile(r"(?<![0-9A-Za-z.])[0-9]{1,2}(?=10\.[0-9]{4,9}/)")
-_LETTER_INSIDE: Final = re.compile(r"(?<![0-9])10\.[A-Za-z](?=[0-9]{4,5}/)")
-_WRONG_DOT: Final = re.compile(r"(?<![0-9.])10[,:;](?=[0-9]{4,9}/)")
+NO_TEN: Final = re.compile(r"\A(?=1[0-9]{3}/[^\s/]{4})")
+DIGITS_BEFORE: Final = re.compile(r"(?<![0-9A-Za-z.])[0-9]{1,2}(?=10\.[0-9]{4,9}/)")
+LETTER_INSIDE: Final = re.compile(r"(?<![0-9])10\.[A-Za-z](?=[0-9]{4,5}/)")
+WRONG_DOT: Final = re.compile(r"(?<![0-9.])10[,:;](?=[0-9]{4,9}/)")
 #: ".2F" is an encoded slash in the anchors of wikis. What looks like an address of e-mail is not a name.
 _NOT_A_SLASH: Final = re.compile(
     r"(?<![0-9])(10\.[0-9]{4,5})(?:\.2F(?=\S)|\.(?=[A-Za-z])|[_:|@-](?=[0-9A-Za-z])(?![0-9a-z-]{1,63}\.[a-z]{2,6}\Z))"
 )
 _NO_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4})(?=[A-Za-z(][^\s/]{3,200}\Z)")
 _DOUBLE_SLASH: Final = re.compile(rf"({PREFIX.pattern})/{{1,8}}")
-#: The prefix before the whole name or its URL.
-_REPEATED: Final = re.compile(rf"({PREFIX.pattern}){_URL}(?=\1\S)")
-
-
-def with_lost_zero(text: str) -> str:
-    """10.231/x -> 10.2310/x: a spreadsheet read the prefix as a decimal number."""
-    return _THREE_DIGITS.sub(r"10.\g<1>0/", text)
+#: The prefix before the whole name or its URL: 10.1000/10.1000/182.
+REPEATED: Final = re.compile(rf"({PREFIX.pattern}){_URL}(?=\1\S)")
 
 
 def with_digits(text: str) -> str:
@@ -59,52 +54,12 @@ def with_digits(text: str) -> str:
     return _LETTERS_INSIDE.sub(lambda found: f"10.{found[1].translate(_AS_DIGITS)}", text)
 
 
-def without_unreadable(text: str) -> str:
-    """10.1000?/182 -> 10.1000/182: a character that was not decoded, such as a zero-width space."""
-    return _UNREADABLE.sub(r"\1\2", text)
-
-
-def with_lost_dot(text: str) -> str:
-    """101000/182 -> 10.1000/182: the dot was not copied, or another sign was typed."""
-    return _LOST_DOT.sub("10.", text)
-
-
-def with_whole_prefix(text: str) -> str:
-    """0.1000/182 -> 10.1000/182: the first digits were not copied."""
-    return _ONE_ZERO.sub("10.", text)
-
-
-def with_ten(text: str) -> str:
-    """1000/182-1 -> 10.1000/182-1: the name was copied from after its first dot."""
-    return _NO_TEN.sub("10.", text)
-
-
-def without_digit_before(text: str) -> str:
-    """110.1000/182 -> 10.1000/182: the number of a footnote, or a digit typed twice."""
-    return _DIGITS_BEFORE.sub("", text)
-
-
-def without_letter_in_prefix(text: str) -> str:
-    """10.s1000/182 -> 10.1000/182"""
-    return _LETTER_INSIDE.sub("10.", text)
-
-
-def with_dot(text: str) -> str:
-    """10,1000/182 -> 10.1000/182"""
-    return _WRONG_DOT.sub("10.", text)
-
-
 def with_first_slash(text: str) -> str:
     """10.1000.a182 -> 10.1000/a182: no slash, or another character in its place, as file names have it."""
     # Inside a suffix, 10.4610-4614 is a page: 10.1128/jcm.42.10.4610-4614.2004.
     if BEGINNING.search(text):
         return text
     return _NO_SLASH.sub(r"\1/", _NOT_A_SLASH.sub(r"\1/", text, count=1), count=1)
-
-
-def without_repetition(text: str) -> str:
-    """10.1000/10.1000/182 -> 10.1000/182: the prefix was typed before the whole name."""
-    return _REPEATED.sub("", text) if text.count("10.") > 1 else text
 
 
 def with_one_slash(text: str) -> str:

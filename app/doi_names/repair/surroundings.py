@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import islice
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote
 
@@ -19,7 +19,7 @@ _DASHES: Final = re.compile(
     r"[-\u00ad]{0,4}(?:[\u2010-\u2013\u2043\u2212\ufe58\ufe63]|[\u2014\u2015](?![A-Za-z]))[-\u00ad\u2010-\u2015\u2212]{0,4}(?!\Z|\s\D)"
 )
 #: U+FF01 to U+FF5E, Fullwidth Exclamation Mark to Fullwidth Tilde, in the order of ASCII; U+3000; dots.
-_FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
+FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {
     0x3000: " ",
     0x2024: ".",
     0x3002: ".",
@@ -35,18 +35,13 @@ _ZEROS: Final = (
 )  # fmt: skip
 OTHER_DIGITS: Final = {zero + digit: str(digit) for zero in _ZEROS for digit in range(10)} | {0x66B: "."}
 #: Fraction Slash, Division Slash, Big Solidus, Box Drawings Light Diagonal.
-_SLASHES: Final = dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
+SLASHES: Final = dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
 #: What is one character for one: a text keeps its places.
-PLAIN: Final = _FULL_WIDTH | OTHER_DIGITS | _SLASHES
-#: Much Less-Than and Much Greater-Than, angle brackets of mathematics and of East Asia, single angle quotation marks.
-_ANGLES: Final = dict.fromkeys("\u226a\u27e8\u2329\u3008\u2039", "<") | dict.fromkeys(
-    "\u226b\u27e9\u232a\u3009\u203a", ">"
-)
-_ANGLE: Final = re.compile(rf"\\{{0,8}}([{''.join(_ANGLES)}])")
+PLAIN: Final = FULL_WIDTH | OTHER_DIGITS | SLASHES
 #: The end of a line inside a word.
 _DIVIDED: Final = re.compile(r"\u00ad\s{1,4}")
 #: U+FB00 to U+FB06.
-_LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
+LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
 
 
 def with_plain_blanks(text: str) -> str:
@@ -54,34 +49,14 @@ def with_plain_blanks(text: str) -> str:
     return " ".join(_QUOTED_LINE.sub(" ", text).split())
 
 
-def without_full_width(text: str) -> str:
-    """１０．１０００／１８２ -> 10.1000/182: the wide forms of East Asian fonts."""
-    return text if text.isascii() else text.translate(_FULL_WIDTH)
-
-
-def with_ascii_digits(text: str) -> str:
-    """١٠.١٠٠٠/١٨٢ -> 10.1000/182: the digits of another script."""
-    return text if text.isascii() else text.translate(OTHER_DIGITS)
-
-
-def without_ligatures(text: str) -> str:
-    """10.1000/conﬁned -> 10.1000/confined: two letters that a font joins, as PDF has them."""
-    return text if text.isascii() else text.translate(_LIGATURES)
-
-
-def with_slashes(text: str) -> str:
-    """10.1000⁄182 -> 10.1000/182: another character that looks like a slash."""
-    return text if text.isascii() else text.translate(_SLASHES)
+def write_as(characters: Mapping[int, int | str], text: str) -> str:
+    """A text with other characters for some that look like them."""
+    return text if text.isascii() else text.translate(characters)
 
 
 def with_hyphens(text: str) -> str:
     """10.1000/1–8 -> 10.1000/1-8: a typographic dash, with or without soft hyphens beside it."""
     return text if text.isascii() else _DASHES.sub("-", text)
-
-
-def with_angle_brackets(text: str) -> str:
-    """10.1000/a≪b≫c -> 10.1000/a<b>c: other characters that look like angle brackets."""
-    return text if text.isascii() else _ANGLE.sub(lambda found: _ANGLES[found[1]], text)
 
 
 def without_invisible(text: str) -> str:
@@ -110,17 +85,14 @@ _BLANK_IN_PII: Final = re.compile(
 _BLANK_BESIDE_DOT: Final = re.compile(r"\.\s|\s\.")
 #: Programs that split a text into words write blanks on both sides of a dot. Prose does not.
 _BLANKS_AROUND_DOT: Final = re.compile(r"(?<=[0-9A-Za-z])\s\.\s(?=[0-9A-Za-z])")
-_HYPHENATION: Final = re.compile(r"(?<=[a-z])-\s(?=[a-z])")
+HYPHENATION: Final = re.compile(r"(?<=[a-z])-\s(?=[a-z])")
 #: PDF readers write "_" as a blank. A chapter has the ISBN of its book, "_" and a number.
-_CHAPTER: Final = re.compile(r"(10\.[0-9]{4,9}/97[89]-[0-9-]{10,13}-[0-9X])\s([0-9]{1,3})(?=\Z|\s?[.,;)\]](?:\s|\Z))")
+CHAPTER: Final = re.compile(r"(10\.[0-9]{4,9}/97[89]-[0-9-]{10,13}-[0-9X])\s([0-9]{1,3})(?=\Z|\s?[.,;)\]](?:\s|\Z))")
 #: What ends the cells of a table, outside a SICI.
 _CELL_ENDS: Final = {",": re.compile(","), ";": re.compile(r"(?<!\.CO);", _CASELESS)}
 #: The path of a badge of shields.io is label-message-colour (shields.io, Static Badge).
 _IN_BADGE: Final = re.compile(r"badge/[^\s/]{0,40}\Z", _CASELESS)
 _BADGE: Final = re.compile(r"([^\s?]{1,200}?[^\s?-])-[0-9A-Za-z]{3,20}(?:\.(?:svg|png))?(?![0-9A-Za-z.-])")
-_EMPHASIS: Final = "*_~`"
-#: Inside a text, only the underscore can be part of a name.
-_UNDERSCORES: Final = re.compile(r"(?<![0-9A-Za-z])_(10\.[0-9]{4,9}[./]\S{1,200}?)_(?![0-9A-Za-z/])")
 #: In a text, a letter comes first: 10/12 is a date or a fraction. After a digit and a slash it is a date: 2020/10/may.
 _SHORT: Final = re.compile(
     rf"(?:(?<![0-9A-Za-z.-])(?<![0-9]/)10/|(?<=doi\.org/){NOT_SHORT})([a-z][0-9a-z]{{2,7}})(?![0-9A-Za-z/_.-]{{2}}|[0-9A-Za-z/_-])",
@@ -134,12 +106,6 @@ def before_repetition(text: str) -> str:
     found = _REPETITION.search(text, first.end()) if first else None
     # A plus sign can end a name: 10.1021/ja003055+.
     return text[: found.start()].removesuffix("+").rstrip(" ;,|([/\\\t\r\n") if found else text
-
-
-def without_emphasis(text: str) -> str:
-    """_10.1000/182_ -> 10.1000/182: emphasis of Markdown around the name."""
-    text = text.strip(_EMPHASIS) if text.startswith(tuple(_EMPHASIS)) else text
-    return _UNDERSCORES.sub(r"\1", text)
 
 
 def first_word(text: str) -> str:
@@ -167,12 +133,7 @@ def without_blanks(text: str) -> str:
 
 def with_chapter(text: str) -> str:
     """10.1000/978-1-4939-0000-1 12 -> 10.1000/978-1-4939-0000-1_12: the underscore before the number of a chapter."""
-    return _CHAPTER.sub(r"\1_\2", text)
-
-
-def without_hyphenation(text: str) -> str:
-    """10.1000/jour- nal.182 -> 10.1000/journal.182: a hyphen that typesetting added at the end of a line."""
-    return _HYPHENATION.sub("", text) if "- " in text else text
+    return CHAPTER.sub(r"\1_\2", text)
 
 
 def without_inner_blank(text: str) -> str:
@@ -252,14 +213,3 @@ def decode_again(text: str) -> str:
     except UnicodeError:
         return text
     return decoded if decoded == text else with_plain_blanks(read_carrier(decoded).text)
-
-
-def parameter_value(text: str) -> str:
-    """https://example.org/?doi=10.1000%2F182&y=1 -> 10.1000/182: the first parameter of a query that has a name."""
-    _, _, query = text.partition("?")
-    # Parameters of a query that are read.
-    for parameter in islice(query.split("&"), 32):
-        _, _, value = parameter.partition("=")
-        if "10." in value and NAME.search(decoded := unquote(value, errors="replace")):
-            return decoded
-    return text

@@ -64,6 +64,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 async def test_a_list_has_a_row_for_each_line_and_a_summary(desk: Desk) -> None:
+    desk.upstream.put("10.1000", url=URL)
     desk.upstream.put("10.1000/182", url=URL)
     lines = ["Smith. Title. https://doi.org/10.1000/182.", "10.1000/none", "no name", "l0.1000/182 there"]
     result = await desk.call("check_list", lines=lines)
@@ -98,6 +99,7 @@ BIBTEX: Final = """@article{smith2020,
 
 @pytest.mark.parametrize("lines", [BIBTEX, BIBTEX.splitlines(), [BIBTEX]])
 async def test_a_bibliography_is_read_in_its_format(desk: Desk, lines: str | list[str]) -> None:
+    desk.upstream.put("10.1000", url=URL)
     desk.upstream.put("10.1000/182", url=URL)
     result = await desk.call("check_list", lines=lines)
     assert [(row["line"], row["doi"], row["verdict"], row["reason"]) for row in result["lines"]] == [

@@ -1,11 +1,7 @@
-"""The right registered name of 99.1 % of dirty texts is found, and never a wrong one.
-
-The regular expressions that other programs use are counted beside it (docs/suggestions.md).
-"""
+"""The right registered name of 99.6 % of dirty texts is found, and never a wrong one."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -15,14 +11,6 @@ from doi_names.suggestion import read_best
 from tests.features.texts.dirty_texts import DirtyText, read_dirty_texts
 
 DIRTY: Final = read_dirty_texts()
-#: The ones that Crossref recommends (2015), searched in the text, one after the other.
-CROSSREF: Final = (
-    r"10.\d{4,9}/[-._;()/:A-Z0-9]+",
-    r"10.1002/[^\s]+",
-    r"10.\d{4}/\d+-\d+X?(\d+)\d+<[\d\w]+:[\d\w]*>\d+.\d+.\w+;\d",
-    r"10.1021/\w\w\d+",
-    r"10.1207/[\w\d]+\&\d+_\d+",
-)
 
 
 def judge(one: DirtyText, found: list[str]) -> str:
@@ -58,24 +46,5 @@ def test_both_readers_give_the_right_name_and_none_that_is_wrong() -> None:
     assert count(read_one) == found == {"right": 797, "missing": 3}
 
 
-def first_match(patterns: tuple[str, ...]) -> Callable[[str], str | None]:
-    compiled = [re.compile(pattern, re.IGNORECASE) for pattern in patterns]
-
-    def read(text: str) -> str | None:
-        return next((found[0] for one in compiled if (found := one.search(text))), None)
-
-    return read
-
-
 def count(read: Callable[[str], str | None]) -> Counter[str]:
     return Counter(judge_first(one, read(one.text)) for one in DIRTY.texts)
-
-
-def test_the_regular_expressions_of_crossref_find_fewer() -> None:
-    assert count(first_match(CROSSREF)) == {"right": 506, "wrong": 34, "missing": 260}
-
-
-def test_the_regular_expression_of_doi_regex_finds_fewer() -> None:
-    """What doi-regex 0.1.17 (npm) matches, as an expression of Python."""
-    doi_regex = r'10\.[0-9]{2,}(?:\.[0-9]+)*/[^\s%"#?]+'
-    assert count(first_match((doi_regex,))) == {"right": 374, "missing": 417, "wrong": 9}

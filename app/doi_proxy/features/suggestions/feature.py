@@ -18,13 +18,13 @@ def build_suggested_names(
     settings: Settings, core: Core, public_url: str | None, clock: Callable[[], float] = time.time
 ) -> SuggestedNames:
     """The names that answers suggest. `public_url` is this resolver's own URL."""
-    from doi_proxy.features.suggestions.nearest import NameSearch, NearestNames
+    from doi_proxy.features.suggestions.nearest import NearestNames
     from doi_proxy.features.suggestions.suggested_names import QUERIES, QUERY_TIMEOUT, Existence, SuggestedNames
 
     existence = Existence(core.resolver, queries=QUERIES, timeout=QUERY_TIMEOUT, bucket=core.background)
     url = urlsplit(public_url or "")
     own_host = url.netloc + url.path.rstrip("/")
-    nearest = NearestNames(NameSearch(core.resolver, core.cache, clock), clock)
+    nearest = NearestNames(core.resolver, core.cache, clock)
     return SuggestedNames(existence, frozenset({own_host} if own_host else ()), nearest)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -19,106 +19,21 @@ from doi_proxy.errors import PrefixDenied, StoreError
 from doi_proxy.resolver.resolver import Resolver
 from handle_protocol.referral import ResponseCode
 
-
-@dataclass(frozen=True, slots=True)
-class NearNames:
-    """Keys near a name: candidates that were cached, and those of local and registry records with their neighbours."""
-
-    cached: Sequence[str]
-    published: Sequence[str]
-    #: In order, the nearest first.
-    before: Sequence[str]
-    after: Sequence[str]
-
-
 #: An item of a serial (ANSI/NISO Z39.56, section 5), without the contribution after it.
 _CUT_SICI: Final = re.compile(r"(?:\(SICI\))?[0-9]{4}-?[0-9]{3}[0-9X]\([0-9/]{4,20}\)[0-9A-Z/:.-]{1,20}", re.IGNORECASE)
-
-
-class NameSearch:
-    """Searches what this resolver knows. Raises nothing."""
-
-    def __init__(self, resolver: Resolver, cache: TieredStore, clock: Callable[[], float]) -> None:
-        self._resolver = resolver
-        self._cache = cache
-        self._clock = clock
-
-    async def find_near(self, name: HandleName, candidates: Sequence[str]) -> NearNames:
-        """The candidates that local records and the cache have, and the neighbours of the name."""
-        kept = await _find_keys(self._cache, name.key, candidates)
-        records = self._resolver.local_records
-        local = None if records is None else records.find_near(name.key, candidates)
-        known, before, after = local or ([], [], [])
-        return NearNames(
-            cached=kept.known,
-            published=[*known, *kept.records],
-            before=sorted({*before, *kept.before}, reverse=True),
-            after=sorted({*after, *kept.after}),
-        )
-
-    async def find_whole(self, name: HandleName) -> list[str]:
-        """The keys in memory that a SICI may have been before a program cut it at its "<": 3 at most."""
-        # A larger memory is not searched: each key takes 0.1 us.
-        if self._cache.memory.entries > 200_000 or not _CUT_SICI.fullmatch(name.suffix or ""):
-            return []
-        return [key async for key in self._cache.memory.walk(f"{name.key}<")][:MAX_CACHED]
-
-    async def is_registered(self, name: HandleName) -> bool:
-        """Whether the operator or the cache says that the name exists, however old that is."""
-        records = self._resolver.local_records
-        try:
-            local = None if records is None else records.resolve(name, self._clock())
-        except PrefixDenied:
-            return False
-        if local is not None:
-            return local.tombstone is None and local.is_registered
-        entry = await self._cache.find(name.key)
-        return entry is not None and entry.answer.code is ResponseCode.SUCCESS
-
-
-async def _find_keys(cache: TieredStore, key: str, candidates: Sequence[str]) -> NearKeys:
-    """What memory and the store have of the candidates, and the registry keys next to `key`.
-
-    A Valkey server is not searched: it would be a message of 50 kB for each page.
-    """
-    found = NearKeys()
-    if cache.registry is not None:
-        with suppress(StoreError):  # a request that needs the store reports it
-            found = await cache.registry.find_near(key, candidates)
-    recent = cache.memory.list_known(candidates)
-    return replace(found, known=list(dict.fromkeys([*found.known, *recent])))
-
-
 #: Of a longer name, no candidates are made.
 MAX_CHARACTERS: Final = 96
 #: Characters that a writer takes for each other, of which a key has the upper case: "l" and "1", "rn" and "m".
 _LOOK_ALIKES: Final = (
-    "0O",
-    "1IL",
-    "2Z",
-    "5S",
-    "6GB",
-    "8B",
-    "9GQ",
-    "UV",
-    "-_.",
-    "([",
-    ")]",
+    *("0O", "1IL", "2Z", "5S", "6GB", "8B", "9GQ", "UV", "-_.", "([", ")]"),
     ("RN", "M"),
     ("CL", "D"),
     ("VV", "W"),
 )
-
-
-def _list_alternatives() -> dict[str, list[str]]:
-    alternatives: dict[str, list[str]] = {}
-    for group in _LOOK_ALIKES:
-        for character in group:
-            alternatives.setdefault(character, []).extend(other for other in group if other != character)
-    return alternatives
-
-
-_ALTERNATIVES: Final = _list_alternatives()
+_ALTERNATIVES: Final = {
+    character: [other for group in _LOOK_ALIKES if character in group for other in group if other != character]
+    for character in chain.from_iterable(_LOOK_ALIKES)
+}
 _LONGEST: Final = max(map(len, _ALTERNATIVES))
 
 
@@ -131,24 +46,19 @@ def list_edited_keys(name: HandleName) -> list[str]:
     key, start = name.key, len(name.prefix) + 1
     if not name.is_doi or len(key) > MAX_CHARACTERS:
         return []
-    edits = chain(_remove(key, start), _swap(key, start), _replace(key, start), _insert(key, start))
-    return list(dict.fromkeys(candidate for candidate in edits if candidate != key))
+    return list(dict.fromkeys(candidate for candidate in _list_edits(key, start) if candidate != key))
 
 
-def _remove(key: str, start: int) -> Iterator[str]:
+def _list_edits(key: str, start: int) -> Iterator[str]:
+    places = range(len(key) - 1, start - 1, -1)
     # A name with an empty suffix is not a DOI.
-    return (key[:at] + key[at + 1 :] for at in reversed(range(start, len(key))) if len(key) > start + 1)
-
-
-def _swap(key: str, start: int) -> Iterator[str]:
-    return (key[:at] + key[at + 1] + key[at] + key[at + 2 :] for at in reversed(range(start, len(key) - 1)))
-
-
-def _replace(key: str, start: int) -> Iterator[str]:
-    for at in reversed(range(start, len(key))):
+    yield from (key[:at] + key[at + 1 :] for at in places if len(key) > start + 1)
+    yield from (key[:at] + key[at + 1] + key[at] + key[at + 2 :] for at in places[1:])
+    for at in places:
         for length in range(1, _LONGEST + 1):
             for other in _ALTERNATIVES.get(key[at : at + length], ()):
                 yield key[:at] + other + key[at + length :]
+    yield from _insert(key, start)
 
 
 def _insert(key: str, start: int) -> Iterator[str]:
@@ -191,8 +101,10 @@ class NearestNames:
     No upstream is queried.
     """
 
-    def __init__(self, names: NameSearch, clock: Callable[[], float]) -> None:
-        self._names = names
+    def __init__(self, resolver: Resolver, cache: TieredStore, clock: Callable[[], float]) -> None:
+        self._resolver = resolver
+        self._cache = cache
+        self._clock = clock
         self._found: TTLCache[str, Nearest] = TTLCache(1_000, SECONDS, timer=clock)
         self._searches: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
@@ -221,10 +133,14 @@ class NearestNames:
             self._found[name.key] = await self._search(name)
 
     async def _search(self, name: HandleName) -> Nearest:
-        candidates = [*await self._names.find_whole(name), *list_edited_keys(name)]
+        candidates = list_edited_keys(name)
         if not candidates:
             return NOTHING_NEAR
-        near = await self._names.find_near(name, candidates)
+        # A larger memory is not searched: each key takes 0.1 us.
+        if self._cache.memory.entries < 200_000 and _CUT_SICI.fullmatch(name.suffix or ""):
+            whole = [key async for key in self._cache.memory.walk(f"{name.key}<")]
+            candidates = [*whole[:MAX_CACHED], *candidates]
+        near = await self._find_near(name.key, candidates)
         one_edit = await self._choose(candidates, near)
         around = [
             HandleName(neighbour)
@@ -233,12 +149,42 @@ class NearestNames:
         ]
         return Nearest(
             tuple(spell_like(name, near_name) for near_name in one_edit),
-            tuple([spell_like(name, neighbour) for neighbour in around if await self._names.is_registered(neighbour)]),
+            tuple([spell_like(name, neighbour) for neighbour in around if await self._is_registered(neighbour)]),
         )
 
-    async def _choose(self, candidates: Sequence[str], near: NearNames) -> tuple[HandleName, ...]:
+    async def _find_near(self, key: str, candidates: Sequence[str]) -> NearKeys:
+        """The candidates that local records, the agencies' files and the cache have, and the neighbours of a key.
+
+        A Valkey server is not searched: it would be a message of 50 kB for each page.
+        """
+        found, records = NearKeys(), self._resolver.local_records
+        if self._cache.registry is not None:
+            with suppress(StoreError):  # a request that needs the store reports it
+                found = await self._cache.registry.find_near(key, candidates)
+        recent = self._cache.memory.list_known(candidates)
+        known, before, after = (records and records.find_near(key, candidates)) or ([], [], [])
+        return NearKeys(
+            known=[*found.known, *recent],
+            before=sorted({*before, *found.before}, reverse=True),
+            after=sorted({*after, *found.after}),
+            records=[*known, *found.records],
+        )
+
+    async def _is_registered(self, name: HandleName) -> bool:
+        """Whether the operator or the cache says that the name exists, however old that is."""
+        records = self._resolver.local_records
+        try:
+            local = None if records is None else records.resolve(name, self._clock())
+        except PrefixDenied:
+            return False
+        if local is not None:
+            return local.tombstone is None and local.is_registered
+        entry = await self._cache.find(name.key)
+        return entry is not None and entry.answer.code is ResponseCode.SUCCESS
+
+    async def _choose(self, candidates: Sequence[str], near: NearKeys) -> tuple[HandleName, ...]:
         """The registered names among the candidates, in their order."""
-        published, known = set(near.published), {*near.published, *near.cached}
+        published, known = set(near.records), {*near.records, *near.known}
         chosen: list[HandleName] = []
         cached = 0
         # Candidates that are looked up to find out whether they are registered.
@@ -248,7 +194,7 @@ class NearestNames:
             # could walk through what the readers of this resolver look up.
             if len(chosen) >= 5 or (is_cached and cached >= MAX_CACHED):
                 continue
-            if await self._names.is_registered(name := HandleName(key)):
+            if await self._is_registered(name := HandleName(key)):
                 chosen.append(name)
                 cached += is_cached
         return tuple(chosen)

@@ -63,20 +63,22 @@ class Existence:
         answer = self._resolver.resolve_now(name)
         return None if answer is None else answer.is_registered
 
-    async def _recall(self, name: HandleName) -> bool | None:
-        """Whether the name exists. None if memory and the store do not know. The answer is not counted."""
-        await self._resolver.cache.get(name.key)
-        return self.find(name)
-
     async def look_up(self, names: Sequence[HandleName], client: ClientNetwork) -> None:
         """Bring what the store or the upstream knows about the names into memory. Raises nothing."""
         await self._query([name for name in names if await self._recall(name) is None], client)
 
+    async def _recall(self, name: HandleName) -> Resolution | None:
+        """What memory or the store knows, without a query. The answer is not counted."""
+        await self._resolver.cache.get(name.key)
+        return self._resolver.resolve_now(name)
+
     async def check(self, name: HandleName, client: ClientNetwork) -> bool | None:
         """Whether a name of a list exists. None if the budget has no room, or the upstream gave no answer in time."""
         known = await self._recall(name)
-        if known is not None or not self._queries or self.bucket is None or await self.bucket.take():
-            return known
+        if known is not None:
+            return known.is_registered
+        if not self._queries or self.bucket is None or await self.bucket.take():
+            return None
         found = await self._query([name], client)
         return found[0].is_registered if found else None
 
@@ -142,10 +144,11 @@ class SuggestedNames(Section):
         if name is not None:
             await self.search(name)
         states: list[tuple[Suggestion, bool | None]] = []
-        # Names that look alike, or follow by rule, of which one row of a list looks up whether they exist.
+        # Of the names that look alike, or follow by rule, one row of a list looks three up.
         for candidate in (*candidates.repairs, *candidates.guesses[: 3 if checks else None]):
-            name_meant = candidate.doi
-            exists = await self._existence.check(name_meant, client) if checks else self._existence.find(name_meant)
+            exists = (
+                await self._existence.check(candidate.doi, client) if checks else self._existence.find(candidate.doi)
+            )
             states.append((candidate, exists))
         near = () if name is None else self._find_near(name).one_edit
         return candidates.best, _select(candidates, states, near, keeps_missing=checks)

@@ -97,8 +97,11 @@ def parse_item(item: Item, own_hosts: frozenset[str]) -> ParsedText:
     return replace(parsed, text=item.text, rules=(), best=best)
 
 
-def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
-    """The JSON object about a text. `base_url` is this resolver's own, None if it is not known."""
+def to_object(parsed: ParsedText, base_url: str | None, item: Item | None = None) -> dict[str, Any]:
+    """The JSON object about a text. `base_url` is this resolver's own, None if it is not known.
+
+    `item` is an entry of a bibliography; its line and its key follow.
+    """
     name, doi = parsed.name, parsed.doi
     is_page = parsed.kind in ("doi", "short_doi", "prefix")
     return {
@@ -115,6 +118,7 @@ def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
         "best": write_reading(parsed.best),
         "suggestions": [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in parsed.suggestions],
         "message": parsed.message,
+        **({} if item is None else {"line": item.line, "key": item.key}),
     }
 
 
