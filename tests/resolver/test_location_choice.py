@@ -522,6 +522,7 @@ _READERS_WORDS: Final = re.compile(r"\b(never|always|every|nothing at|only its)\
 TEXTS: Final = {
     "it is registered": """
         references.resolved references.alias references.other_work references.no_target references.corrected
+        references.cited_work references.related_work references.doubtful_work
         references.count_registered references.heading_registered references.meant
         suggestions.registered suggestions.registered_many suggestions.around""",
     "it is not registered": """
@@ -551,6 +552,7 @@ OTHER_TEXTS: Final = {
     "which_ra.lead": "how DOIs are registered",
     "references.lead": "what the page does",
     "references.counted": "says that it is not checked",
+    "references.privacy_agencies": "what the page does",
     "preferences.always": "the choice of a reader",
     "privacy.": "the settings decide them: tests/features/privacy",
 }

@@ -63,7 +63,7 @@ PLAIN: Final[dict[str, Any]] = {
     "client_rate": 1_000.0,
     "client_burst": 99.0,
     "record_headers": "X-Example",
-    "metadata": True,
+    "metadata": False,
     "native_listen": "127.0.0.1:2641",
     "native_listen_udp": True,
     "status_networks": "192.0.2.0/24",

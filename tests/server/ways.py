@@ -134,7 +134,9 @@ class Server:
         # Neither budget, breaker nor patience, which run on a clock of their own.
         unbound = {"upstream_rate": 1e6, "upstream_burst": 1e6, "upstream_breaker_failures": 10**6}
         told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
-        self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
+        # The page of a record would wait for its agency.
+        quiet = {"access_log": "off", "metadata": False}
+        self.settings = chosen = Settings(**(told | unbound | quiet | more))
         self.cache = cache = open_cache(chosen, clock)
         self.memory = cache.memory
         timeouts = replace(read_resolver_timeouts(), upstream=60.0)
