@@ -247,11 +247,11 @@ async def read_exported_entries(text: str, form: ListFormat, most: int, hold_tur
     Raises UnreadableList and RequestTooLarge.
     """
     body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
-    async for item in read_list_body(cut(text.encode("utf-8", "replace")), body, ListLimits(names=most), hold_turn):
+    async for item in read_list_body(cut_pieces(text.encode("utf-8", "replace")), body, ListLimits(names=most), hold_turn):
         yield item
 
 
-async def cut(data: bytes) -> AsyncIterator[bytes]:
+async def cut_pieces(data: bytes) -> AsyncIterator[bytes]:
     """Data in pieces that are read in one turn of the event loop each."""
     for start in range(0, len(data), 32_768):
         yield data[start : start + 32_768]
@@ -272,7 +272,7 @@ async def _read_document(
     text = await read_docx(bytes(data), hold_turn)
     if extracts:
         parser = ListParser(lambda _: RunningTextReader(), formats.TEXT, ListLimits(names=inf))
-        async for group in _parse(cut(text.encode("utf-8", "replace")), parser):
+        async for group in _parse(cut_pieces(text.encode("utf-8", "replace")), parser):
             yield group
         return
     async for item in read_reference_items(text, await locate_references(text, is_document=True), hold_turn):

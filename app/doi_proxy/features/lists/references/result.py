@@ -22,7 +22,7 @@ from doi_proxy.features.lists.verdict import GOOD, ListRow, Verdict, read_input
 from doi_proxy.features.metadata.cited import read_cited
 from doi_proxy.features.metadata.match import Compared
 from doi_proxy.list_formats import formats, lines
-from doi_proxy.list_formats.body import cut, read_exported_entries
+from doi_proxy.list_formats.body import cut_pieces, read_exported_entries
 from doi_proxy.list_formats.docx import MAX_CHARACTERS, Correction, UnreadableDocument, read_docx
 from doi_proxy.list_formats.entries import MAX_EXCERPT, NO_DOI, ListItem
 from doi_proxy.list_formats.extraction import decode_text, locate_references, read_reference_items
@@ -339,7 +339,7 @@ async def _read_document(data: bytes, hold_turn: HoldTurn) -> str:
 
 async def _decode(data: bytes) -> str:
     """The text of a file, in many turns of the event loop. Raises UnreadableReferences and TooManyReferences."""
-    pieces = [piece async for piece in decode_text(cut(data))]
+    pieces = [piece async for piece in decode_text(cut_pieces(data))]
     text = "".join(pieces).replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         raise UnreadableReferences("encoding")
