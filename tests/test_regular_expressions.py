@@ -35,6 +35,7 @@ SEARCHED: Final = frozenset(
     {
         "doi_names.carriers._END",
         "doi_names.carriers._IN_TAG",
+        "doi_names.carriers._SPECIAL",
         "doi_names.name._FORBIDDEN",
         "doi_proxy.list_formats.bibliographies._DOI_FIELD",
         "doi_proxy.list_formats.bibliographies._TEX",

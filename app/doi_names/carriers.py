@@ -56,6 +56,8 @@ RULES: Final = {
         | (?: </?(?:b|i|em|u|strong|span|font|mark|small|tt|code|bdi|bold|italic|underline|monospace)
               (?:\s[^<>]{0,200})?> ){1,6}""",
 }
+#: A character that a token or an end can have.
+_SPECIAL: Final = re.compile(r"[^0-9A-Za-z ./:()_,+\n-]")
 #: The first characters of a token. A search for these alone is quick.
 _FIRST: Final = re.compile(r"[&<>\\={\[\]$]")
 _TOKEN: Final = re.compile("|".join(f"(?P<{k.replace('-', '_')}>{v})" for k, v in RULES.items()), _FLAGS)
@@ -102,6 +104,8 @@ class Carried:
 def read_carrier(written: str, before: str = "") -> Carried:
     """The text that a carrier has from a place on where a name may begin. `before` is what is written before it."""
     stops: Sequence[int] = range(1, len(written) + 1)
+    if not _SPECIAL.search(written) and ")/S" not in written:
+        return Carried(written, stops)
     text, rules, joints, escaped = written, dict[str, None](), list[int](), 0
     # A carrier may be in another one: JSON in HTML.
     for _ in range(3):
@@ -131,16 +135,20 @@ def read_carrier(written: str, before: str = "") -> Carried:
         if not pieces:
             break
         text, stops = "".join(pieces) + text[done:], [*places, *stops[done:]]
+    return Carried(_mark_ends(text, before), stops, tuple(rules), tuple(joints), escaped)
+
+
+def _mark_ends(text: str, before: str) -> str:
+    """The text with a quotation mark at what ends a value after the beginning of a name."""
     name = BEGINNING.search(text)
     if not name:
-        return Carried(text, stops, tuple(rules), tuple(joints), escaped)
+        return text
     rest = text[name.end() :]
     start = (before + text[: name.start()])[-256:]
     if "<" in start and _IN_TAG.search(start):
         rest = rest.replace(">", '"', 1)
     # Of a part of a text, the first end is enough.
-    rest = _END.sub(lambda end: '"' + end[0][1:], rest, count=1 if before else 0)
-    return Carried(text[: name.end()] + rest, stops, tuple(rules), tuple(joints), escaped)
+    return text[: name.end()] + _END.sub(lambda end: '"' + end[0][1:], rest, count=1 if before else 0)
 
 
 def _join(text: str, tags: re.Match[str], *, is_whole: bool) -> str | None:

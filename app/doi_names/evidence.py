@@ -118,14 +118,14 @@ def weigh(
     `before` and `after` are what stands around the name, up to some limit, `confidence` is that of the steps that read
     it, and `rules` are these steps. What `is_encoded` was meant as it stands.
     """
-    if "%" in before or "&" in before or "\\" in before:
+    if "%" in before[-32:] or "&" in before[-32:] or "\\" in before[-32:]:
         before = re.sub(r"\\[nrt]\Z", "\n", unescape(unquote(before)).replace("\\/", "/"))
     if _SUBFIELD.fullmatch(before[-2:]):
         before, rules = "", ()
     elif "digit-before" in rules:
         before = before.rstrip("0123456789")
     prefix, _, suffix = name.partition("/")
-    tail = f"{after[:12]} ".replace('"', " ").replace("\n", " ").partition(" ")[0]
+    tail = f"{after[:12]} ".replace('"', " ").replace("\n", " ").partition(" ")[0] if after else ""
     if not any(map(str.isalnum, suffix)) or suffix[0] == "<" or _TEMPLATE.search(f"/{suffix}{tail}"):
         return None
     may_go_on = after[:1] in _CHECKS and after[:1] != before[-1:]
@@ -133,8 +133,8 @@ def weigh(
         confidence = "likely"
     begins_line = not before.strip() or before.rstrip(" \t")[-1:] in "\r\n"
     is_line = begins_line and not after.lstrip(" \t").partition("\n")[0].strip(_CLOSING)
-    repairs = sum(rule in _OF_PREFIX for rule in rules)
-    is_url = before.endswith(("/", "org", "net")) and _RESOLVER.search(before) is not None
+    repairs = len(_OF_PREFIX.intersection(rules))
+    is_url = before.endswith(("/", "org", "net")) and _RESOLVER.search(before[-96:]) is not None
     is_labelled = is_url or "own-url" in rules or _LABEL.search(before[-32:]) is not None
     if not is_labelled and prefix.startswith("10.0"):
         return None

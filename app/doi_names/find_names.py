@@ -44,7 +44,7 @@ _QUERY: Final = re.compile(r"\?|#(?=[A-Za-z])")
 _LOOK_BEHIND: Final = 160
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
 #: The most words that a broken name can have.
-_WORDS: Final = re.compile(r"(?:\S+\s+){1,10}(?:\S+\Z)?")
+_WORDS: Final = re.compile(r"(?:\S+\s+){1,7}(?:\S+\Z)?")
 _WORD: Final = re.compile(r"\S+")
 #: What separates the words of a broken name: blanks with at most one line end, also in a quoted e-mail.
 _BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*(?:>[^\S\n]?){0,8}|[^\S\n]+")
@@ -160,7 +160,7 @@ def _read_at(raw: str, place: tuple[int, int, int]) -> tuple[Reading, tuple[Sugg
     text = carried.text if carried.text.isascii() else carried.text.translate(PLAIN)
     suffix = bisect_right(carried.stops, suffix - begin)
     end = _find_end(text, before, suffix)
-    if before.lower().endswith("doi.org/") and not carried.escaped:
+    if before[-8:].lower() == "doi.org/" and not carried.escaped:
         query = _QUERY.search(text, suffix, end)
         end = query.start() if query else end
     if not text[suffix:end].strip():
