@@ -298,6 +298,8 @@ async def test_auth_and_cert_count_by_presence_and_ask_each_time(proxy: Proxy, q
     reply = await proxy.get(f"/{name}?{query}")
     assert (reply["location"], reply["cache-control"]) == ("http://example.org/new", "no-store")
     assert proxy.upstream.targets[-1].partition("?")[2] == sent
+    # The answer replaces the entry.
+    assert (await proxy.get("/" + name))["location"] == "http://example.org/new"
     assert proxy.upstream.queries(name) == 2
 
 

@@ -86,6 +86,19 @@ async def test_silence_is_not_a_missing_name(proxy: Proxy, silent: str) -> None:
     assert got["cache-control"] == "no-store"
 
 
+async def test_a_silent_which_ra_of_the_upstream_is_no_unknown(proxy: Proxy) -> None:
+    await proxy.get("/10.8888?noredirect")
+    proxy.upstream.fault("10.8888", "garbage")
+    assert (await proxy.get("/ra/10.8888/d")).json == [{"DOI": "10.8888/d", "status": "Could not verify"}]
+
+
+async def test_what_is_neither_doi_nor_prefix_is_invalid_without_a_query(proxy: Proxy) -> None:
+    names = ["foo", "10", "10.", "11.5555/a", "20.500.12345/a", "10/abcde", "/"]
+    got = await proxy.get("/ra/" + ",".join(names))
+    assert got.json == [{"DOI": name, "status": "Invalid DOI"} for name in names]
+    assert proxy.upstream.queries() == 0
+
+
 async def test_a_whole_answer_may_be_kept_a_while(proxy: Proxy) -> None:
     assert (await proxy.get("/doiRA/10.5555/a,notADoi")).max_age == 300
     assert (await proxy.get("/doiRA/10.5555/a,10.7777/c"))["cache-control"] == "no-store"
