@@ -275,17 +275,6 @@ async def test_a_place_is_free_again_whatever_happened_in_it() -> None:
         assert budget.in_flight == 1
 
 
-async def test_people_go_before_bulk_that_came_earlier() -> None:
-    guests = Guests(budget_of(places=1))
-    await guests.come("first")
-    await guests.come("bulk", priority=BULK)
-    await guests.come("person")
-    for name in ("first", "person", "bulk"):
-        await guests.go(name)
-    assert guests.entered == ["first", "person", "bulk"]
-    await guests.all_go()
-
-
 @pytest.mark.parametrize(("places", "bulk"), [(4, 2), (8, 4), (1, 1), (3, 1), (16, 8)])
 async def test_bulk_never_uses_more_than_half_of_the_places(places: int, bulk: int) -> None:
     budget = budget_of(places=places)

@@ -270,20 +270,6 @@ async def test_a_question_that_waited_for_its_place_while_the_breaker_opened_is_
     await parts.source.aclose()
 
 
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize(("wish", "seconds"), [(10, 10), (3600, 60)])
-async def test_an_upstream_that_says_when_to_come_back_is_obeyed_for_a_minute_at_most_and_not_given_up(
-    parts: Parts, status: int, wish: int, seconds: int
-) -> None:
-    parts.upstream.fault(EVERY_NAME, "status", status=status, retry_after=wish)
-    assert (await parts.fail("10.1234/a")).retry_after == seconds
-    assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "backing-off")
-    assert type(failure := await parts.fail("10.1234/b")) is UpstreamPaused
-    assert failure.retry_after == parts.guard.pause_seconds == seconds
-    assert parts.upstream.queries() == 1
-    assert parts.heard.outcomes == ["upstream-refused", "upstream-paused"]
-
-
 async def test_a_pause_is_longer_only_if_the_next_question_is_refused_too(parts: Parts) -> None:
     parts.upstream.fault(EVERY_NAME, "status", status=503, retry_after=3600)
     pauses = []
@@ -357,14 +343,6 @@ async def test_a_look_up_on_the_way_without_a_token_moves_no_breaker(parts: Part
         with pytest.raises(BudgetSpent):
             await parts.guard.run(name, Priority.PERSON, spend)
     assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "unknown")
-
-
-async def test_retries_are_paid_from_the_budget(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, burst=1)
-    upstream.fault(EVERY_NAME, "reset")
-    assert type(await parts.fail("10.1234/a")) is UpstreamUnreachable
-    assert upstream.queries() == 1
-    await parts.source.aclose()
 
 
 async def test_a_caller_that_goes_away_frees_its_place_and_moves_no_breaker(parts: Parts) -> None:

@@ -32,7 +32,6 @@ from doi_proxy.upstream.source import (
     SealedSource,
     Source,
     UpstreamQuery,
-    read_retry_after,
 )
 from handle_protocol.referral import Answer, ResponseCode
 from tests.cluster.processes import proxy_before
@@ -199,13 +198,6 @@ def test_an_error_of_a_library_is_repeated_up_to_200_characters() -> None:
     failure = translate_error(OSError("x" * 300))
     assert isinstance(failure, UpstreamUnreachable)
     assert failure.detail == "OSError: " + "x" * (200 - len("OSError: "))
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"), [("3600", 3600.0), ("3599", 3599.0), ("000000120", 120.0), ("0000000120", 3600.0)]
-)
-def test_a_wish_has_at_most_nine_digits_and_is_at_most_an_hour(value: str, seconds: float) -> None:
-    assert read_retry_after(value, NOW) == seconds
 
 
 async def test_the_control_question_is_about_the_prefix_of_all_dois() -> None:
