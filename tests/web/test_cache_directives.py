@@ -6,7 +6,6 @@ from math import inf
 
 import pytest
 
-from doi_proxy.server.plain_head import read_plain
 from doi_proxy.web.stage import NO_DIRECTIVES, CacheDirectives, read_directives
 from tests.constants import BYPASSES
 from tests.table import table
@@ -40,12 +39,6 @@ TTL, LATER = 3_600, 60
 )
 def test_a_header_is_read_and_what_is_unknown_is_ignored(header: str | None, expected: CacheDirectives) -> None:
     assert read_directives(header) == expected
-
-
-def test_the_express_lane_leaves_a_request_with_cache_control_to_the_application() -> None:
-    head = b"host: x\r\n%s\r\n"
-    assert read_plain(head % b"") is not None
-    assert read_plain(head % b"cache-control: max-age=0\r\n") is None
 
 
 async def moved(proxy: Proxy, seconds: float) -> str:

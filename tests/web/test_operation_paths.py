@@ -89,13 +89,6 @@ async def test_a_store_that_fails_is_told_in_the_detail_of_readiness_and_is_no_e
         assert ready["detail"]["store"] == "failing"
 
 
-async def test_the_home_page_has_a_form_that_posts_the_name(proxy: Proxy) -> None:
-    page = (await proxy.get("/")).text
-    assert re.search(r'<form[^>]*method="post"[^>]*action="/"', page)
-    assert re.search(r'<input[^>]*name="hdl"', page)
-    assert re.search(r'<label[^>]*for="hdl"', page)
-
-
 @pytest.mark.parametrize("path", ["/", "/docs"])
 async def test_a_page_takes_nothing_from_elsewhere(proxy: Proxy, path: str) -> None:
     page = (await proxy.get(path)).text
