@@ -43,17 +43,6 @@ async def unheeded() -> AsyncIterator[list[dict[str, Any]]]:
     loop.set_exception_handler(None)
 
 
-async def test_a_caller_that_goes_away_cancels_no_other_caller() -> None:
-    flights, work = SingleFlight[int](), Work()
-    first, second = (asyncio.create_task(await_shielded(flights.join("X", work)[0])) for _ in range(2))
-    await asyncio.sleep(0)
-    first.cancel()
-    await asyncio.wait([first])
-    assert first.cancelled()
-    work.go_on.set()
-    assert (await second, work.begun) == (1, 1)
-
-
 async def test_a_failure_whose_caller_has_left_is_not_logged(unheeded: list[dict[str, Any]]) -> None:
     """Python 3.14 logs it if the caller used `asyncio.shield`."""
     flights, work = SingleFlight[int](), Work()
