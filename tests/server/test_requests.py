@@ -146,6 +146,7 @@ async def test_a_body_that_is_too_long_has_one_answer() -> None:
         (b"GET /10.5555/\xf0\x9f\x98\x80 HTTP/1.1\r\nHost: x\r\n\r\n", "percent-encode"),
         (b"GET /10.5555/a?type=\xe4 HTTP/1.1\r\nHost: x\r\n\r\n", "percent-encode"),
         (b"GET / HTTP/1.1\r\n\r\n", "no Host header"),
+        (b"GET / HTTP/1.1\r\nHost: x y\r\n\r\n", "Host header is not a host name"),
     ],
 )
 async def test_a_refusal_of_the_server_is_a_problem_that_any_page_may_read(

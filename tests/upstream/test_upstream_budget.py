@@ -389,21 +389,6 @@ class TestClients:
         assert guests.entered == ["first", "a1", "b1", "c1", "a2", "c2", "a3"]
         await guests.all_go()
 
-    async def test_new_names_of_one_client_are_answered_while_another_has_forty_waiting(self) -> None:
-        budget = budget_of(rate=10, burst=1, places=16)
-        flood = Guests(budget)
-        await flood.come(*(f"{number}" for number in range(40)), client=A)
-        for name in flood.tasks:
-            flood._ends[name].set()
-        waits = list[float]()
-        for _ in range(5):
-            began = now()
-            async with budget.admit(PERSON, "10.1", B):
-                waits.append(now() - began)
-        assert not all(task.done() for task in flood.tasks.values())
-        assert max(waits) <= 0.3
-        await flood.all_go()
-
     async def test_a_client_alone_uses_every_token(self) -> None:
         began, guests = now(), Guests(budget_of(rate=10, burst=1, places=100))
         await guests.come(*(f"{number}" for number in range(41)), client=A)
