@@ -12,7 +12,7 @@ import pytest
 
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError, InvalidAnswer, RequestTooLarge, UpstreamRefused, UpstreamUnreachable
-from doi_proxy.upstream.client import MAX_AGENCY_NAMES, HandleClient
+from doi_proxy.upstream.client import HandleClient
 from doi_proxy.upstream.source import UpstreamQuery
 from doi_proxy.upstream.upstream_log import remedy_of, sign_of
 from handle_protocol.referral import Answer, ResponseCode
@@ -285,6 +285,15 @@ async def test_a_redirect_to_another_origin_is_not_followed(upstream: FakeUpstre
         assert other.queries() == 0
 
 
+async def test_three_redirects_are_followed_and_a_fourth_is_not(upstream: FakeUpstream) -> None:
+    upstream.fault(NAME, "redirect", count=3)
+    assert (await ask(upstream.url)).code is ResponseCode.SUCCESS
+    upstream.fault(NAME, "redirect", count=4)
+    with pytest.raises(UpstreamRefused, match="redirects too often"):
+        await ask(upstream.url)
+    assert upstream.queries(NAME) == 4 + 4
+
+
 async def test_a_redirect_to_another_name_is_no_answer(upstream: FakeUpstream) -> None:
     upstream.put("10.1234/other", url="https://other.example/")
     upstream.fault(NAME, "redirect", location="/api/handles/10.1234/other")
@@ -302,9 +311,6 @@ async def test_a_redirect_is_asked_for_permission(upstream: FakeUpstream) -> Non
     assert upstream.queries(NAME) == 1
 
 
-# Callers that go away
-
-
 # Registration agencies
 
 
@@ -317,11 +323,13 @@ async def test_registration_agencies_are_asked_in_one_question(upstream: FakeUps
 
 
 async def test_no_names_are_not_asked_and_too_many_are_refused(upstream: FakeUpstream) -> None:
+    upstream.agency("10.5240", "EIDR")
     async with api_of(upstream.url) as api:
         assert await api.registration_agencies([]) == []
-        with pytest.raises(RequestTooLarge):
-            await api.registration_agencies(["10.5240"] * (MAX_AGENCY_NAMES + 1))
-    assert upstream.queries() == 0
+        with pytest.raises(RequestTooLarge, match="at most 50 names"):
+            await api.registration_agencies(["10.5240"] * 51)
+        assert upstream.queries() == 0
+        assert len(await api.registration_agencies(["10.5240"] * 50)) == 50
 
 
 # Configuration

@@ -20,7 +20,6 @@ from doi_proxy.errors import (
     CouldNotVerify,
     InvalidAnswer,
     NotInBundle,
-    RequestTooLarge,
     UpstreamLoop,
     UpstreamRefused,
     UpstreamUnreachable,
@@ -156,42 +155,6 @@ async def test_each_source_is_closed_once(three: Three) -> None:
 # --- The bounds of what is asked of an upstream and read of it, as numbers: a changed bound is a changed promise -----
 
 
-NAME = "10.1234/Name"
-NOW = 1_800_000_000.0
-
-
-@pytest.fixture
-async def upstream() -> AsyncIterator[FakeUpstream]:
-    async with FakeUpstream() as fake:
-        fake.put(NAME, url="https://target.example/")
-        yield fake
-
-
-async def ask_upstream_bounds(upstream: FakeUpstream) -> ResponseCode:
-    api = usual_api(upstream.url, clock=lambda: NOW, max_answer_bytes=1_000)
-    try:
-        return (await api.fetch(UpstreamQuery(HandleName(NAME)))).code
-    finally:
-        await api.aclose()
-
-
-async def test_three_redirects_are_followed_and_a_fourth_is_not(upstream: FakeUpstream) -> None:
-    upstream.fault(NAME, "redirect", count=3)
-    assert await ask_upstream_bounds(upstream) is ResponseCode.SUCCESS
-    upstream.fault(NAME, "redirect", count=4)
-    with pytest.raises(UpstreamRefused, match="redirects too often"):
-        await ask_upstream_bounds(upstream)
-    assert upstream.queries(NAME) == 4 + 4
-
-
-async def test_one_question_about_agencies_has_at_most_50_names(upstream: FakeUpstream) -> None:
-    upstream.agency("10.5240", "EIDR")
-    api = usual_api(upstream.url)
-    rows = await api.registration_agencies(["10.5240"] * 50)
-    assert len(rows) == 50
-    with pytest.raises(RequestTooLarge, match="at most 50 names"):
-        await api.registration_agencies(["10.5240"] * 51)
-    await api.aclose()
 
 
 def test_an_error_of_a_library_is_repeated_up_to_200_characters() -> None:
