@@ -155,8 +155,6 @@ async def test_each_source_is_closed_once(three: Three) -> None:
 # --- The bounds of what is asked of an upstream and read of it, as numbers: a changed bound is a changed promise -----
 
 
-
-
 def test_an_error_of_a_library_is_repeated_up_to_200_characters() -> None:
     failure = translate_error(OSError("x" * 300))
     assert isinstance(failure, UpstreamUnreachable)
