@@ -236,13 +236,6 @@ def count(shown: Any) -> int:
     return sum(1 + count(inner) for _, inner in shown.shown) if isinstance(shown, Members) else 0
 
 
-def nested(depth: int) -> Any:
-    content: Any = "end"
-    for _ in range(depth):
-        content = [content]
-    return content
-
-
 @given(st.lists(JSON, max_size=4).filter(lambda items: len(str(items)) < 400))
 def test_small_and_flat_json_is_shown_whole(items: list[Any]) -> None:
     outline = Outline()
@@ -258,21 +251,6 @@ def test_the_values_of_a_page_share_their_members(lists: int, length: int) -> No
     assert sum(map(count, shown)) == min(lists * length, MAX_MEMBERS_SHOWN)
     omitted = sum(one.omitted for one in shown if isinstance(one, Members))
     assert sum(map(count, shown)) + omitted == lists * length
-
-
-def test_items_of_a_list_come_from_the_same_room() -> None:
-    outline = Outline()
-    assert outline.items("a" * (MAX_MEMBERS_SHOWN - 1)).omitted == 0
-    assert outline.items("abc") == Members(((None, "a"),), 2)
-    assert outline.items("abc") == Members((), 3)
-
-
-def test_the_first_levels_are_shown() -> None:
-    shown, levels = Outline().members(nested(MAX_DEPTH_SHOWN + 1)), 0
-    while isinstance(shown, Members) and shown.shown:
-        ((_, shown),) = shown.shown
-        levels += 1
-    assert (levels, shown) == (MAX_DEPTH_SHOWN, Members((), 1))
 
 
 def test_a_value_that_is_too_long_to_parse_is_shown_by_its_length_and_a_text_is_not() -> None:
