@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from doi_proxy.cache.entry import OVERHEAD, Entry
-from doi_proxy.cache.memory import MemoryStore
+from doi_proxy.cache.memory import SPAN, Doorkeeper, MemoryStore
 from handle_protocol.referral import Answer, ResponseCode
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
@@ -47,6 +47,18 @@ def test_an_entry_of_the_store_evicts_others_only_if_it_is_seen_again(clock: Clo
     assert sorted(memory.unsorted_keys()) == ["10.1000/0", "10.1000/1"]
     memory.admit(entry("10.1000/8"))
     assert sorted(memory.unsorted_keys()) == ["10.1000/1", "10.1000/8"]
+
+
+def test_a_doorkeeper_remembers_the_last_names() -> None:
+    doorkeeper = Doorkeeper()
+    assert not doorkeeper.has_seen("10.1000/first")
+    assert doorkeeper.has_seen("10.1000/first")
+    taken_for_seen = sum(doorkeeper.has_seen(f"10.1000/{n}") for n in range(SPAN - 1))
+    assert taken_for_seen < SPAN / 8
+    assert doorkeeper.has_seen("10.1000/first")
+    for n in range(3 * SPAN):
+        doorkeeper.has_seen(f"10.1001/{n}")
+    assert not doorkeeper.has_seen("10.1000/first")
 
 
 def test_an_entry_larger_than_the_tier_is_dropped_with_the_entry_it_replaces(clock: Clock) -> None:

@@ -86,6 +86,18 @@ async def test_one_turn_of_the_loop_checks_one_slice_and_a_sweep_checks_all_once
     assert (len(looked_at), connections.now) == (5 * SLICE, began + 85)
 
 
+async def test_the_slices_of_a_sweep_follow_each_other_without_a_pause() -> None:
+    connections, loop = _connections(total=10 * SLICE), asyncio.get_running_loop()
+    idle = [Still(Phase.IDLE) for _ in range(5 * SLICE)]
+    for number, connection in enumerate(idle):
+        assert connections.admit(connection, f"10.{number // 250}.{number % 250}.1", loop)
+        connection.since -= 80
+    connections._tick(loop)
+    for slices in range(1, 6):
+        assert sum(bool(connection.ended) for connection in idle) == slices * SLICE
+        await asyncio.sleep(0)
+
+
 async def test_closing_and_idle_connections_give_way_first_then_those_without_progress_and_an_answer_never() -> None:
     connections = _connections(total=5)
     order = [Still(phase) for phase in (Phase.ANSWER, Phase.WRITE, Phase.BODY, Phase.IDLE, Phase.CLOSING)]

@@ -25,7 +25,7 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.entry import Entry
 from doi_proxy.main import create
 from doi_proxy.server.plain_head import read_plain
-from doi_proxy.server.prepared_answers import CLIENT_SAMPLE, MAX_HEADS, PreparedAnswers
+from doi_proxy.server.prepared_answers import CLIENT_SAMPLE, MAX_HEADS, PreparedAnswers, Shelf
 from doi_proxy.server.protocol import USED, ServerProtocol, application_of
 from doi_proxy.web.application import Application
 from handle_protocol.referral import Answer, ResponseCode
@@ -558,6 +558,14 @@ async def test_only_what_has_to_be_waited_for_or_chosen_takes_a_task(path: str, 
         written, _ = await server.answers(get(path, "Cookie: a=b"))
     assert written.startswith(b"HTTP/1.1 ")
     assert len(started) == tasks
+
+
+def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
+    shelf = Shelf(50_000)
+    for number in range(10_000):
+        shelf.put(b"%04d" % number, ())
+        assert shelf.get(b"0000") is not None
+    assert 100 < sum(shelf.get(b"%04d" % number) is not None for number in range(10_000)) <= 50_000 // 204
 
 
 def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:

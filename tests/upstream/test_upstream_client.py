@@ -264,6 +264,15 @@ async def test_a_connection_that_was_dropped_while_idle_costs_one_retry_with_per
     assert (upstream.queries(NAME), permissions) == (3, 1)
 
 
+async def test_a_client_that_was_closed_opens_no_connection(upstream: FakeUpstream) -> None:
+    async with api_of(upstream.url) as api:
+        await api.fetch(UpstreamQuery(HandleName(NAME)))
+        await api.aclose()
+        with pytest.raises(UpstreamUnreachable):
+            await api.fetch(UpstreamQuery(HandleName(NAME)))
+    assert upstream.queries(NAME) == 1
+
+
 # Redirects
 
 
