@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
@@ -57,13 +56,6 @@ def test_a_line_of_a_bundle_has_at_most_512_kibibytes() -> None:
 
 
 # --- Memory ----------------------------------------------------------------------------------------------------------
-
-
-def test_an_entry_counts_340_bytes_besides_its_key_and_values() -> None:
-    one = entry()
-    # Python 3.12 made a text 8 bytes smaller. The count is that of 3.11 everywhere.
-    key_bytes = getsizeof(one.key) + (8 if sys.version_info >= (3, 12) else 0)
-    assert one.size == key_bytes + getsizeof(one.answer.values) + 340
 
 
 def test_the_size_of_an_entry_stays_when_its_key_is_encoded() -> None:

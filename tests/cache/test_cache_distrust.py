@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -158,25 +156,6 @@ async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, m
     assert (tmp_path / "var" / "store.sqlite3").exists()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis://127.0.0.1:1/0",
-        "rediss://:secret@127.0.0.1:1",
-        "valkey://127.0.0.1:1/3",
-        "valkeys://u:secret@[::1]:1/0",
-        "valkey+unix:///run/none.sock?db=1",
-        "redis+unix://u:secret@/run/none.sock",
-        "valkey+sentinel://u:secret@h1:1,h2:2/name/1?sentinel_password=secret",
-        "valkeys+cluster://u:secret@h1:1,h2:2?ssl_check_hostname=false",
-    ],
-)
-async def test_a_server_is_connected_to_when_it_is_wanted(url: str, clock: Clock) -> None:
-    cache = open_store(url, clock)
-    await cache.close()
-    assert cache.counters.store_errors == 0
-
-
 async def test_a_server_may_be_called_valkey(clock: Clock) -> None:
     store = ValkeyStore("valkey://valkey.invalid:6379/0", clock=clock, timeout=5.0)
     # No host of that name exists, and the error of the library names the host that it did not find.
@@ -201,10 +180,3 @@ async def test_any_other_url_is_one_clear_line_without_its_password(url: str, cl
         open_store(url, clock)
     assert "\n" not in caught.value.message
     assert "secret" not in caught.value.message
-
-
-@pytest.mark.process
-def test_the_libraries_of_other_stores_are_not_imported() -> None:
-    code = "import sys, doi_proxy.store.file; print(sorted({'redis'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

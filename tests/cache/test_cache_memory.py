@@ -113,13 +113,6 @@ def made(n: int, length: int) -> Entry:
     return Entry(f"10.1000/{n:08}", Answer(ResponseCode.SUCCESS, bytes(length)), NOW + n, ends, ends + 100.5)
 
 
-def test_an_entry_knows_its_times() -> None:
-    record = entry(ttl=100, grace=1_000)
-    assert (record.is_fresh(NOW + 99.9), record.is_fresh(NOW + 100)) == (True, False)
-    assert (record.is_usable(NOW + 1_099.9), record.is_usable(NOW + 1_100)) == (True, False)
-    assert (record.fresh_until - NOW - 137, record.age(NOW + 137), record.age(NOW - 5)) == (-37, 137, 0)
-
-
 @pytest.mark.anyio
 async def test_announcements_of_long_names_are_bounded_in_bytes_and_the_oldest_are_missed(clock: Clock) -> None:
     memory = MemoryStore(SIZE, clock=clock)

@@ -447,17 +447,6 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     ]
 
 
-async def test_an_answer_to_a_question_sent_before_a_purge_is_not_cached(shared: MemoryStore, clock: Clock) -> None:
-    cache = tier(shared, clock)
-    sent_at = clock()
-    clock.advance(1)
-    await cache.delete("10.1000/182")
-    await cache.put(entry(), sent_at=sent_at)
-    assert await cache.get("10.1000/182") is None
-    await cache.put(entry(), sent_at=clock())
-    assert await cache.get("10.1000/182") == entry()
-
-
 @pytest.mark.parametrize("arrives", ["before the announcement", "after the announcement"])
 @pytest.mark.parametrize("scope", ["10.1000/182", "10.1000/", ""])
 async def test_a_purge_by_another_process_holds_against_an_answer_under_way(

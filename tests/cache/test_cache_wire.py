@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from doi_proxy.cache.entry import FOREVER, MAX_SKEW, Entry, bound_times
 from doi_proxy.errors import DamagedEntry, StoreError
-from doi_proxy.store.stored_entry import MARK_OFFSET, PLAIN, pack, unpack
+from doi_proxy.store.stored_entry import pack, unpack
 from handle_protocol.referral import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, values, verified
 from tests.table import table
@@ -36,12 +36,6 @@ def test_unpack_returns_the_packed_entry(packed: Entry) -> None:
 def test_whole_seconds_and_an_expiry_that_never_comes_are_stored_unchanged() -> None:
     for packed in (entry(), replace(entry(), stale_until=FOREVER), missing()):
         assert unpack(packed.key, pack(packed)) == packed
-
-
-def test_a_record_is_compressed_and_a_negative_answer_is_not() -> None:
-    record = entry(url="https://onlinelibrary.wiley.com/doi/10.1002/anie.201804551")
-    assert len(pack(record)) < len(record.answer.values) / 2
-    assert pack(missing())[MARK_OFFSET] & PLAIN
 
 
 @pytest.mark.parametrize("packed", [entry(), missing(), entry(url="x" * 20_000)])
@@ -77,28 +71,11 @@ def test_an_entry_under_another_key_is_damaged(one: Entry, other: Entry) -> None
         unpack(other.key, pack(one))
 
 
-@given(entries, st.integers(0, 255))
-def test_an_entry_with_another_mark_is_damaged(one: Entry, mark: int) -> None:
-    data = pack(one)
-    other = data[:4] + bytes((mark,)) + data[5:]
-    if other != data:
-        with pytest.raises(DamagedEntry):
-            unpack(one.key, other)
-
-
 @table("odd", [float("inf"), float("-inf"), float("nan"), 1e13, -1.0])
 @table("member", ["fetched_at", "fresh_until", "stale_until"])
 def test_times_that_cannot_be_are_damage(member: str, odd: float) -> None:
     with pytest.raises(DamagedEntry):
         unpack("10.1000/182", pack(replace(entry(), **{member: odd})))
-
-
-@pytest.mark.parametrize("packed", [entry(), missing("10.1000/182")])
-def test_a_truncated_entry_is_damage(packed: Entry) -> None:
-    data = pack(packed)
-    for length in range(len(data)):
-        with pytest.raises(StoreError):
-            unpack("10.1000/182", data[:length])
 
 
 # --- The limits on the times of an entry from a store ----------------------------------------------------------------

@@ -35,8 +35,6 @@ NAME: Final = HandleName("10.1000/182")
 OLD, NEW = "http://example.org/old", "http://example.org/new"
 CERT: Final = Conditions(certified=True)
 TTL: Final = 1_000
-#: A refresh ahead begins here at the earliest.
-LATE: Final = 950
 
 
 class Process:

@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from doi_names.errors import NotADOI
 from doi_names.name import HandleName
 from doi_proxy.cache.entry import Entry
 from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.resolver.destination import Destination, DestinationQuery, Destinations, Kind
 from doi_proxy.resolver.prefix_chain import PrefixChain
-from doi_proxy.resolver.resolution import Action, Conditions, ResolveOptions
+from doi_proxy.resolver.resolution import Conditions, ResolveOptions
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.system.eager import Rest, begin
 from doi_proxy.upstream.source import SealedSource
@@ -67,13 +66,6 @@ async def bench() -> AsyncIterator[Bench]:
     await cache.close()
 
 
-@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.HANDLE_NOT_FOUND])
-async def test_a_record_that_is_requested_as_data_is_the_answer(bench: Bench, code: ResponseCode) -> None:
-    await bench.put("10.1000/alias", ALIAS, code=code)
-    found = bench.find("10.1000/alias", ResolveOptions(action=Action.API))
-    assert found is not None and (found.kind, found.resolution.aliases) == (Kind.RECORD, ())
-
-
 async def test_an_alias_whose_target_is_in_memory_is_followed(bench: Bench) -> None:
     await bench.put("10.1000/alias", ALIAS)
     assert bench.find("10.1000/alias") is None
@@ -90,19 +82,6 @@ async def test_a_large_record_is_read_in_a_turn_of_its_own(bench: Bench) -> None
     await bench.put("10.1000/end", *LARGE)
     assert bench.find("10.1000/large") is None
     assert bench.find("10.1000/alias") is None
-
-
-async def test_a_short_doi_without_its_prefix_leads_where_the_registered_one_leads(bench: Bench) -> None:
-    await bench.put("10/aabbe", URL)
-    found = await bench.find_doi("aabbe")
-    assert (found.kind, found.resolution.name.text) == (Kind.TARGET, "10/aabbe")
-
-
-async def test_a_word_that_is_not_a_registered_short_doi_is_not_a_doi_name(bench: Bench) -> None:
-    await bench.put("10/welcome", code=ResponseCode.HANDLE_NOT_FOUND)
-    for word in ("welcome", "two words"):
-        with pytest.raises(NotADOI, match=word):
-            await bench.find_doi(word)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from doi_proxy.errors import (
     UpstreamRefused,
     UpstreamSlow,
     UpstreamTimeout,
+    UpstreamUnreachable,
 )
 from doi_proxy.resolver.fetcher import ENTRY_BYTES, FailureMemory
 from tests.table import table
@@ -50,6 +51,7 @@ def seconds_refused(error: CouldNotVerify) -> float | None:
         (UpstreamRefused(upstream_status=429, retry_after=30), None),
         (UpstreamRefused(upstream_status=503, retry_after=30), None),
         (UpstreamTimeout(), None),
+        (UpstreamUnreachable(), None),
     ],
 )
 def test_a_failure_of_a_name_is_answered_for_a_short_while(error: CouldNotVerify, seconds: float | None) -> None:

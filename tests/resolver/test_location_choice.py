@@ -40,7 +40,6 @@ from handle_protocol.referral import Answer, ResponseCode
 from tests.table import table
 
 HANDBOOK = 'DOI Handbook, section "Resolution"'
-MANUAL = "technical manual, chapter 12"
 #: Chances at equal distances, none of them on a border of the weights below.
 GRID = [(step + 0.5) / 2_000 for step in range(2_000)]
 
@@ -93,9 +92,6 @@ def test_the_handbook_s_example(client: Client, locatts: list[Locatt], expected:
 
 
 class TestMethods:
-    def test_without_candidates_there_is_none(self) -> None:
-        assert choose_location([], None, Client(), []).location is None
-
     @pytest.mark.parametrize("methods", [None, "weighted", "locatt", "country", ""])
     def test_a_single_candidate_is_taken_whatever_it_says(self, methods: str | None) -> None:
         lonely = [one("x", weight="0", country="fr", addresses="192.0.2.0/24", score="-9")]
@@ -275,10 +271,6 @@ class TestWeighted:
         candidates = [one(str(n), weight=str(weight)) for n, weight in enumerate(weights)]
         found = shares(candidates)
         assert [found.get(str(n), 0.0) for n in range(len(weights))] == pytest.approx(expected, abs=1e-3)
-
-    def test_three_of_weight_zero_are_chosen_equally(self) -> None:
-        found = shares([one(n, weight="0") for n in "abc"])
-        assert found == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, abs=1e-3)
 
     def test_a_greater_chance_never_leads_further_back(self) -> None:
         candidates = [one(str(n), weight=w) for n, w in enumerate(["1", "0", "2.5", "0.01"])]
@@ -567,7 +559,6 @@ MESSAGES: Final = {
     "features/admin/": "claims.find_currency, and Entry.is_proof",
     "features/assistants/": "what a verdict means",
     "features/branding/branding.py": "a file",
-    "features/bundles/": "claims.find_currency, and the answers of a visit",
     "features/explain/explainer.py": "the kind of the destination, and claims.find_currency",
     "features/lists/": "a file, or what a member means",
     "features/metrics/": "what a metric counts",

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.errors import CouldNotVerify, PrefixInactive
+from doi_proxy.errors import CouldNotVerify
 from doi_proxy.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
-from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, ORDINARY, Action, Negotiation, ResolveOptions
+from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, ORDINARY, Negotiation, ResolveOptions
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.resolver.target import NameLocations
 from handle_protocol.value import Record
@@ -118,22 +118,6 @@ class TestPrefix:
             assert of_prefix(await bench.find_locations(URL, name=f"{prefix}/a")) == ["data"]
         assert bench.upstream.queries("10.SERV/X") == 1
 
-    @pytest.mark.parametrize(
-        ("values", "options", "negotiation"),
-        [
-            ([URL], DEFAULT_OPTIONS, READER),
-            ([URL], ResolveOptions(action=Action.SHOW_VALUES), CONNEG),
-            ([loc("include='10.5555/other'", "x")], ResolveOptions(action=Action.SHOW_VALUES), CONNEG),
-            ([loc("no_nslocs='true'", "x")], DEFAULT_OPTIONS, CONNEG),
-            ([("DESC", "no target")], DEFAULT_OPTIONS, CONNEG),
-        ],
-    )
-    async def test_there_is_no_query_if_nothing_depends_on_it(
-        self, bench: Bench, values: list[tuple[str, str]], options: ResolveOptions, negotiation: Negotiation
-    ) -> None:
-        await bench.find_locations(*values, options=options, negotiation=negotiation)
-        assert bench.queries() == []
-
     async def test_a_sub_divided_prefix_has_the_locations_of_those_above_it(self, bench: Bench) -> None:
         bench.put("10.5555.1.2", namespace("<locs>10.SERV/A</locs>"))
         bench.put("10.5555", namespace("<locs>10.SERV/B</locs>"))
@@ -147,17 +131,6 @@ class TestPrefix:
         bench.loc("10.SERV/A", "", "a")
         assert of_prefix(await bench.find_locations(URL, name="10.5555.1/x")) == ["a"]
         assert "10.5555" not in bench.queries()
-
-    async def test_a_prefix_that_is_not_registered_has_none(self, bench: Bench) -> None:
-        assert of_prefix(await bench.find_locations(URL)) == []
-
-    async def test_an_inactive_prefix_says_why(self, bench: Bench) -> None:
-        bench.put(
-            "10.5555", namespace("<status>inactive</status><statusmsg>gone</statusmsg><contact>c@example.org</contact>")
-        )
-        with pytest.raises(PrefixInactive) as raised:
-            await bench.find_locations(URL)
-        assert (raised.value.status_message, raised.value.contact) == ("gone", "c@example.org")
 
     @pytest.mark.parametrize("garbage", ["<", "inactive", "<n><locs>\x7f/</locs></n>", "<n><locs>  </locs></n>"])
     async def test_garbage_in_the_prefix_record_counts_as_not_there(self, bench: Bench, garbage: str) -> None:
@@ -179,12 +152,6 @@ class TestPrefix:
         bench.put("10.SERV/X", ("10320/links", "<l><location href='http://l/' rel='license'/></l>"))
         locations = await bench.find_locations(URL)
         assert [one.get("rel") for one in locations.links_of_prefix] == ["license"]
-
-    async def test_the_locations_end_with_the_first_of_the_records_they_stand_on(self, bench: Bench) -> None:
-        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"), ttl=3600)
-        bench.loc("10.SERV/X", "", "data", ttl=600)
-        assert (await bench.find_locations(URL)).ends_at == bench.clock() + 600
-        assert (await bench.find_locations(URL, negotiation=READER)).ends_at is None
 
 
 class TestSettings:
@@ -262,22 +229,9 @@ class TestIncludes:
         locations = await bench.find_locations(loc("include='10.5555/none &#x85; 10.5555/a'"), negotiation=READER)
         assert of_name(locations) == ["a"]
 
-    async def test_what_is_included_counts_for_the_time_left(self, bench: Bench) -> None:
-        bench.loc("10.5555/a", "", "a", ttl=60)
-        assert (
-            await bench.find_locations(loc("include='10.5555/a'"), negotiation=READER)
-        ).ends_at == bench.clock() + 60
-
 
 class TestSilence:
     """A record that is needed and cannot be fetched is never guessed."""
-
-    @pytest.mark.parametrize("silent", ["10.5555", "10.SERV/X"])
-    async def test_who_wants_metadata_is_not_sent_to_a_page(self, bench: Bench, silent: str) -> None:
-        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
-        bench.upstream.fault(silent, "status", status=503)
-        with pytest.raises(CouldNotVerify):
-            await bench.find_locations(URL)
 
     async def test_own_locations_that_are_no_metadata_do_not_help(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
@@ -290,11 +244,6 @@ class TestSilence:
             ("10320/loc", "<l><location id='data' href='http://d/' http_role='conneg'/></l>")
         )
         assert of_name(locations) == ["data"]
-
-    async def test_a_list_of_all_locations_is_not_shortened(self, bench: Bench) -> None:
-        bench.upstream.fault("10.5555", "reset")
-        with pytest.raises(CouldNotVerify):
-            await bench.find_locations(loc("", "own"), options=ResolveOptions(action=Action.SHOW_URLS))
 
     async def test_a_reader_is_sent_on_without_what_is_included(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555/a", "reset")
@@ -313,16 +262,6 @@ class TestSilence:
         bench.upstream.fault("10.5555", "reset")
         bench.upstream.fault("10.SERV/X", "reset")
         assert of_prefix(await bench.find_locations(URL)) == ["data"]
-
-    async def test_a_prefix_that_was_not_registered_still_adds_nothing(self, bench: Bench) -> None:
-        await bench.find_locations(URL)
-        bench.clock.advance(3600)
-        bench.upstream.fault("10.5555", "reset")
-        locations = await bench.find_locations(URL)
-        assert of_prefix(locations) == [] and locations.ends_at is not None and locations.ends_at < bench.clock()
-        # That is enough for where a name leads. It does not say that the prefix has no agency now.
-        with pytest.raises(CouldNotVerify):
-            await bench.prefixes.find_agency("10.5555", ORDINARY)
 
     async def test_a_level_that_was_not_registered_does_not_hide_the_others(self, bench: Bench) -> None:
         bench.put("10.5555.1.2", namespace("<locs>10.SERV/X</locs>"), ttl=60)

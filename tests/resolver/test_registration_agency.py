@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
-from msgspec import structs
 
-from doi_names.errors import InvalidName
 from doi_names.name import HandleName
-from doi_proxy.cache.entry import Entry, expire_unverified
-from doi_proxy.errors import AliasChainTooLong, UpstreamTimeout
+from doi_proxy.cache.entry import Entry
+from doi_proxy.errors import UpstreamTimeout
 from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
 from doi_proxy.resolver.resolution import (
     DEFAULT_OPTIONS,
     KNOWN_SERVICES,
-    MAX_ALIASES,
-    ORDINARY,
     Action,
     Conditions,
     Origin,
@@ -28,13 +24,10 @@ from doi_proxy.resolver.resolution import (
     name_media_type,
     needs_proof,
     next_alias_target,
-    proves,
     read_agency,
 )
-from doi_proxy.resolver.resolver import Resolver
-from doi_proxy.upstream.source import AgencySource, ClientNetwork, Verification
+from doi_proxy.upstream.source import ClientNetwork, Verification
 from handle_protocol.referral import Answer, ResponseCode
-from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_resolver
@@ -77,52 +70,6 @@ def test_known_service_handles_are_keys() -> None:
     assert all(HandleName(handle).key == handle for handle in KNOWN_SERVICES)
 
 
-class Bench:
-    def __init__(self, upstream: FakeUpstream, resolver: Resolver, source: AgencySource) -> None:
-        self.upstream = upstream
-        self.resolver = resolver
-        self.with_upstream, self.alone = self.which_ra(source), self.which_ra(None)
-
-    def which_ra(self, agencies: AgencySource | None) -> WhichRa:
-        return WhichRa(self.resolver, PrefixChain(self.resolver), agencies)
-
-    async def rows(self, *names: str, alone: bool = False) -> list[dict[str, str]]:
-        which_ra = self.alone if alone else self.with_upstream
-        return await which_ra.rows([(name, read(name)) for name in names], ORDINARY)
-
-    def agency(self, prefix: str, agency: str) -> None:
-        """The records of a prefix and of its agency."""
-        service = f"10.SERV/{agency.upper()}"
-        self.upstream.put(prefix, [_value("HS_NAMESPACE", f"<n><locs>{service}</locs></n>")])
-        self.upstream.put(service, [_value("10320/ra_name", agency)])
-
-
-def _value(type_: str, text: str) -> dict[str, object]:
-    return {"index": 1, "type": type_, "data": {"format": "string", "value": text}}
-
-
-def read(name: str) -> HandleName | None:
-    try:
-        return HandleName(name)
-    except InvalidName:
-        return None
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with FakeUpstream() as upstream:
-        clock = Clock()
-        cache = usual_cache("memory:", clock=clock)
-        source = usual_api(upstream.url, clock=clock)
-        resolver = usual_resolver(cache, source, clock)
-        try:
-            yield Bench(upstream, resolver, source)
-        finally:
-            await resolver.close()
-            await source.aclose()
-            await cache.close()
-
-
 class LateAgencies:
     """A Which RA service that fails at a time of the event loop."""
 
@@ -139,78 +86,23 @@ class LateAgencies:
 
 
 @pytest.mark.anyio
-class TestRows:
-    async def test_rows_come_in_the_order_asked_spelled_as_asked(self, bench: Bench) -> None:
-        bench.agency("10.5555", "Crossref")
-        bench.agency("10.6666", "DataCite")
-        bench.upstream.put("10.5555/a", url="http://a/")
-        bench.upstream.put("10.6666/b", url="http://b/")
-        assert await bench.rows("10.6666/B", "nonsense", "10.5555/a", "10.5555/none", "10.6666", "10.6666/B") == [
-            {"DOI": "10.6666/B", "RA": "DataCite"},
-            {"DOI": "nonsense", "status": "Invalid DOI"},
-            {"DOI": "10.5555/a", "RA": "Crossref"},
-            {"DOI": "10.5555/none", "status": "DOI does not exist"},
-            {"DOI": "10.6666", "RA": "DataCite"},
-            {"DOI": "10.6666/B", "RA": "DataCite"},
-        ]
-
-    @pytest.mark.parametrize(
-        "name", ["", "foo", "10", "10.", "11.5555/a", "20.500.12345/a", "10/abcde", "10.5555/\n", "/"]
-    )
-    async def test_what_is_neither_doi_nor_prefix_is_invalid_without_a_query(self, bench: Bench, name: str) -> None:
-        assert await bench.rows(name) == [{"DOI": name, "status": "Invalid DOI"}]
-        assert bench.upstream.queries() == 0
-
-    async def test_an_agency_that_the_records_do_not_tell_is_asked_of_the_upstream(self, bench: Bench) -> None:
-        bench.upstream.put("10.5555/a", url="http://a/")
-        bench.upstream.put("10.5555", [_value("EMAIL", "a@example.org")])
-        assert await bench.rows("10.5555/a", alone=True) == [{"DOI": "10.5555/a", "status": "Unknown"}]
-        assert await bench.rows("10.5555/a") == [{"DOI": "10.5555/a", "status": "Unknown"}]
-        bench.upstream.agency("10.5555", "mEDRA")
-        assert await bench.rows("10.5555/a") == [{"DOI": "10.5555/a", "RA": "mEDRA"}]
-        assert bench.upstream.targets[-1] == "/ra/10.5555"
-
-    @pytest.mark.parametrize("silent", ["10.5555/a", "10.5555", "10.SERV/CROSSREF"])
-    async def test_silence_is_neither_unknown_nor_missing(self, bench: Bench, silent: str) -> None:
-        bench.agency("10.5555", "Crossref")
-        bench.agency("10.6666", "DataCite")
-        bench.upstream.put("10.5555/a", url="http://a/")
-        bench.upstream.put("10.6666/b", url="http://b/")
-        bench.upstream.fault(silent, "status", status=503)
-        assert await bench.rows("10.5555/a", "10.6666/b") == [
-            {"DOI": "10.5555/a", "status": "Could not verify"},
-            {"DOI": "10.6666/b", "RA": "DataCite"},
-        ]
-
-    async def test_a_silent_which_ra_of_the_upstream_is_no_unknown(self, bench: Bench) -> None:
-        bench.upstream.put("10.5555/a", url="http://a/")
-        bench.upstream.put("10.5555", [])
-        await bench.rows("10.5555/a", alone=True)
-        bench.upstream.fault("10.5555", "garbage")
-        assert await bench.rows("10.5555/a") == [{"DOI": "10.5555/a", "status": "Could not verify"}]
-
-    async def test_many_names_of_one_prefix_ask_for_it_once(self, bench: Bench) -> None:
-        bench.agency("10.5555", "Crossref")
-        names = [f"10.5555/{number}" for number in range(50)]
-        for name in names:
-            bench.upstream.put(name, url="http://a/")
-        assert await bench.rows(*names) == [{"DOI": name, "RA": "Crossref"} for name in names]
-        assert bench.upstream.queries("10.5555") == bench.upstream.queries("10.SERV/CROSSREF") == 1
-        assert bench.upstream.max_in_flight <= 8
-
-    async def test_a_query_that_fails_when_its_request_ends_leaves_no_exception_behind(self, bench: Bench) -> None:
-        gc.freeze()  # the collection below looks at nothing older
-        found, loop = list[str](), asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: found.append(context["message"]))
-        bench.upstream.put("10.5555/a", url="http://a/")
-        bench.upstream.put("10.5555", [])
+async def test_a_query_that_fails_when_its_request_ends_leaves_no_exception_behind() -> None:
+    gc.freeze()  # the collection below looks at nothing older
+    found, loop, clock = list[str](), asyncio.get_running_loop(), Clock()
+    loop.set_exception_handler(lambda _, context: found.append(context["message"]))
+    async with FakeUpstream() as upstream:
+        cache, source = usual_cache("memory:", clock=clock), usual_api(upstream.url, clock=clock)
+        resolver = usual_resolver(cache, source, clock)
+        upstream.put("10.5555/a", url="http://a/")
+        upstream.put("10.5555", [])
         end = loop.time() + 1
-        rows = await bench.which_ra(LateAgencies(end)).rows(
-            [("10.5555/a", HandleName("10.5555/a"))], Conditions(due=end)
-        )
+        which_ra = WhichRa(resolver, PrefixChain(resolver), LateAgencies(end))
+        rows = await which_ra.rows([("10.5555/a", HandleName("10.5555/a"))], Conditions(due=end))
         assert (rows, loop.time()) == ([{"DOI": "10.5555/a", "status": "Could not verify"}], end)
         gc.collect()
         assert [message for message in found if "never retrieved" in message] == []
+        await resolver.close()
+        await source.aclose()
 
 
 # --- Aliases: which name is next, and where following ends -----------------------------------------------------------
@@ -230,17 +122,6 @@ def resolution_alias(name: str, *given: tuple[str, object], code: ResponseCode =
         key=name.upper(), answer=Answer(code, values(*given)), fetched_at=0.0, fresh_until=1.0, stale_until=1.0
     )
     return Resolution(HandleName(name), entry, Origin.HIT)
-
-
-def chain(*targets: str) -> Resolution:
-    """Aliases from 10.5555/0 by these names; the last of them has not been resolved yet."""
-    names = ["10.5555/0", *targets[:-1]]
-    *aliases, last = (resolution_alias(name, ("HS_ALIAS", target)) for name, target in zip(names, targets, strict=True))
-    return structs.replace(last, aliases=tuple(aliases))
-
-
-def following(count: int) -> Resolution:
-    return chain(*(f"10.5555/{number}" for number in range(1, count + 1)))
 
 
 def follow(chain: Resolution, options: ResolveOptions) -> HandleName | None:
@@ -287,42 +168,6 @@ def test_the_next_name_is_in_the_first_alias_value_asked_for(
 def test_a_missing_name_is_no_alias() -> None:
     missing = resolution_alias("10.5555/0", code=ResponseCode.HANDLE_NOT_FOUND)
     assert follow(missing, DEFAULT_OPTIONS) is None
-
-
-def test_twenty_aliases_are_followed() -> None:
-    assert follow(following(MAX_ALIASES), DEFAULT_OPTIONS) == HandleName("10.5555/20")
-
-
-def test_the_twenty_first_is_not() -> None:
-    with pytest.raises(AliasChainTooLong) as raised:
-        follow(following(MAX_ALIASES + 1), DEFAULT_OPTIONS)
-    assert raised.value.reached == "10.5555/20" and raised.value.status == 404
-
-
-@pytest.mark.parametrize(
-    ("loop", "reached"),
-    [
-        (chain("10.5555/0"), "10.5555/0"),
-        (chain("10.5555/a", "10.5555/0"), "10.5555/a"),
-        (chain("10.5555/a", "10.5555/b", "10.5555/a"), "10.5555/b"),
-        # Names that differ in the case of ASCII letters are one.
-        (chain("10.5555/a", "10.5555/b", "10.5555/A"), "10.5555/b"),
-    ],
-)
-def test_a_loop_ends_where_it_closes(loop: Resolution, reached: str) -> None:
-    with pytest.raises(AliasChainTooLong) as raised:
-        follow(loop, DEFAULT_OPTIONS)
-    assert raised.value.reached == reached
-
-
-def test_an_answer_knows_its_aliases() -> None:
-    start, end = (
-        resolution_alias("10.5555/0", ("HS_ALIAS", "10.5555/1")),
-        resolution_alias("10.5555/1", ("URL", "http://a/")),
-    )
-    found = end.after(start)
-    assert (found.name, [each.name for each in found.chain]) == (end.name, [start.name, end.name])
-    assert [each.name for each in start.after(found).chain] == [start.name, end.name, start.name]
 
 
 # --- The addresses that deliver metadata in a format without an `Accept` header --------------------------------------
@@ -396,31 +241,3 @@ def test_the_setting_and_the_request_say_whether_a_proof_is_needed(
     verification: Verification, certified: bool, needed: bool
 ) -> None:
     assert needs_proof(certified, verification) is needed
-
-
-@pytest.mark.parametrize(
-    ("one", "proof"),
-    [
-        (None, False),
-        (entry(ttl=60), False),
-        (verified(entry(ttl=60)), True),
-        (verified(missing()), True),
-        (verified(entry(ttl=0)), False),
-        (verified(entry(fetched_at=NOW - 60, ttl=60)), False),
-    ],
-)
-def test_a_verified_entry_is_a_proof_until_its_ttl_ends(one: Entry | None, proof: bool) -> None:
-    assert proves(one, NOW) is proof
-
-
-@pytest.mark.parametrize(("max_age", "proof"), [(29, False), (30, True), (None, True)])
-def test_a_proof_is_as_young_as_the_request_says(max_age: float | None, proof: bool) -> None:
-    assert proves(verified(entry(fetched_at=NOW - 30)), NOW, max_age) is proof
-
-
-def test_an_entry_that_is_not_verified_can_be_stale_from_the_start() -> None:
-    expired = expire_unverified(entry())
-    assert (expired.is_fresh(NOW), expired.is_usable(NOW), expired.answer) == (False, True, entry().answer)
-    assert not expire_unverified(missing()).is_usable(NOW)
-    for unchanged in (verified(entry()), verified(missing()), expired):
-        assert expire_unverified(unchanged) is unchanged

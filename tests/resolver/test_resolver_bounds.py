@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from urllib.parse import quote
 
 import pytest
@@ -12,13 +11,11 @@ from hypothesis import strategies as st
 
 from doi_names.name import HandleName
 from doi_proxy.errors import InvalidParameter
-from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.prefix_chain import PrefixChain, WhichRa
-from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, ORDINARY, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
+from doi_proxy.resolver.resolution import ORDINARY, Client
 from doi_proxy.resolver.target import (
     NameLocations,
     choose_location,
-    choose_target,
     links,
     own_xml_bytes,
     read_links,
@@ -116,25 +113,6 @@ def test_the_first_20_methods_count() -> None:
         assert choice.location is not None and choice.location.get("id") == chosen
 
 
-@pytest.mark.parametrize(("country", "depends"), [(None, True), ("gb", False)])
-def test_a_country_in_the_query_is_not_a_fact_about_the_client(country: str | None, depends: bool) -> None:
-    xml = "<l chooseby='country'><location href='http://a/' country='gb'/><location href='http://b/'/></l>"
-    given = record(("10320/loc", xml))
-    client = Client(country="gb")
-    choice = choose_target(NAME, given, read_own_locations(given), ResolveOptions(country=country), client)
-    assert choice.target is not None and choice.target.location == "http://a/"
-    assert bool(choice.facts & ClientFact.COUNTRY) is depends
-
-
-@pytest.mark.parametrize("length", [2_047, 2_048, 2_049])
-def test_a_target_of_any_length_has_its_own_status(length: int) -> None:
-    url = "http://a/".ljust(length, "x")
-    for status in (301, 302):
-        given = record(("10320/loc", f"<l http_sc='{status}'><location href='{url}'/></l>"))
-        found = choose_target(NAME, given, read_own_locations(given), DEFAULT_OPTIONS, UNKNOWN_CLIENT).target
-        assert found is not None and (found.location, found.display, found.status) == (url, url, status)
-
-
 # --- Questions -------------------------------------------------------------------------------------------------------
 
 
@@ -172,29 +150,6 @@ async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
     return found
 
 
-class AliasSource(CountingSource):
-    """An upstream that knows 10.5555/b as an alias of 10.5555/a, which has an URL."""
-
-    async def fetch(self, query: UpstreamQuery) -> Answer:
-        self.names.append(query.name.text)
-        type_, text = ("HS_ALIAS", "10.5555/a") if query.name.text == "10.5555/b" else ("URL", "http://a/")
-        return Answer(ResponseCode.SUCCESS, json.dumps([{"index": 1, "type": type_, "data": text}]).encode())
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("names", [["10.5555/a"], ["10.5555/b", "10.5555/a"]])
-async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[str]) -> None:
-    source, clock = AliasSource(), Clock()
-    cache = usual_cache("memory:", clock=clock)
-    resolver = usual_resolver(cache, source, clock)
-    destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
-    for _ in range(2):
-        found = await destinations.find(DestinationQuery(HandleName(names[0])), ORDINARY)
-        assert [one.name.text for one in found.resolution.chain] == names
-    assert source.names == names
-    await resolver.close()
-
-
 @pytest.mark.anyio
 async def test_one_request_for_agencies_asks_8_questions_at_a_time() -> None:
     source = CountingSource()
@@ -211,13 +166,6 @@ async def test_a_prefix_and_four_prefixes_above_it_are_asked() -> None:
     source = CountingSource()
     await rows(source, "10.1.2")
     assert source.names == ["10.1.2", "10.1"]
-
-
-def test_the_methods_of_a_record_win_over_the_usual_ones() -> None:
-    xml = "<l chooseby='weighted'><location href='http://a/' country='gb' weight='0'/><location href='http://b/'/></l>"
-    given = record(("10320/loc", xml))
-    choice = choose_target(NAME, given, read_own_locations(given), DEFAULT_OPTIONS, Client(country="gb"))
-    assert choice.target is not None and choice.target.location == "http://b/"
 
 
 # --- What may stand in a `Location` header ---------------------------------------------------------------------------

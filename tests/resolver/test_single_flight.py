@@ -43,63 +43,6 @@ async def unheeded() -> AsyncIterator[list[dict[str, Any]]]:
     loop.set_exception_handler(None)
 
 
-async def test_callers_of_one_key_share_the_work() -> None:
-    flights, work = SingleFlight[int](), Work()
-    first, begun = flights.join("X", work)
-    second, joined = flights.join("X", work)
-    assert (begun, joined, first is second, len(flights._flights)) == (True, False, True, 1)
-    work.go_on.set()
-    assert list(await asyncio.gather(await_shielded(first), await_shielded(second))) == [1, 1]
-
-
-async def test_callers_of_other_keys_do_not() -> None:
-    flights, work = SingleFlight[int](), Work()
-    assert flights.join("X", work)[0] is not flights.join("x", work)[0]
-    work.go_on.set()
-    await flights.close()
-
-
-async def test_work_that_has_ended_is_begun_anew() -> None:
-    flights, work = SingleFlight[int](), Work()
-    work.go_on.set()
-    assert await await_shielded(flights.join("X", work)[0]) == 1
-    await asyncio.sleep(0)
-    assert len(flights._flights) == 0
-    assert await await_shielded(flights.join("X", work)[0]) == 2
-
-
-async def test_all_callers_get_the_failure_and_the_next_one_a_new_attempt() -> None:
-    flights, work = SingleFlight[int](), Work()
-    work.failure = UpstreamTimeout()
-    callers = [asyncio.create_task(await_shielded(flights.join("X", work)[0])) for _ in range(3)]
-    work.go_on.set()
-    assert await asyncio.gather(*callers, return_exceptions=True) == [work.failure] * 3
-    work.failure = None
-    assert await await_shielded(flights.join("X", work)[0]) == 2
-
-
-async def test_a_caller_that_goes_away_cancels_no_other_caller() -> None:
-    flights, work = SingleFlight[int](), Work()
-    first, second = (asyncio.create_task(await_shielded(flights.join("X", work)[0])) for _ in range(2))
-    await asyncio.sleep(0)
-    first.cancel()
-    await asyncio.wait([first])
-    assert first.cancelled()
-    work.go_on.set()
-    assert (await second, work.begun) == (1, 1)
-
-
-async def test_work_goes_on_when_every_caller_has_gone_away() -> None:
-    flights, work = SingleFlight[int](), Work()
-    task, _ = flights.join("X", work)
-    caller = asyncio.create_task(await_shielded(task))
-    await asyncio.sleep(0)
-    caller.cancel()
-    await asyncio.wait([caller])
-    work.go_on.set()
-    assert await task == 1
-
-
 async def test_a_failure_whose_caller_has_left_is_not_logged(unheeded: list[dict[str, Any]]) -> None:
     """Python 3.14 logs it if the caller used `asyncio.shield`."""
     flights, work = SingleFlight[int](), Work()
@@ -125,16 +68,6 @@ async def test_a_failure_without_a_caller_is_not_logged(unheeded: list[dict[str,
     del task
     gc.collect()
     assert (unheeded, len(flights._flights)) == ([], 0)
-
-
-async def test_a_caller_out_of_patience_leaves_the_work_going() -> None:
-    flights, work = SingleFlight[int](), Work()
-    task, _ = flights.join("X", work)
-    with pytest.raises(TimeoutError):
-        await await_shielded(task, 0)
-    assert not task.done()
-    work.go_on.set()
-    assert await await_shielded(task) == 1
 
 
 async def test_closing_ends_what_is_in_flight_and_waits_for_it(unheeded: list[dict[str, Any]]) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from doi_names.name import HandleName
-from doi_proxy.errors import InvalidParameter
 from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
 from doi_proxy.resolver.target import (
     NO_NAME_LOCATIONS,
@@ -82,10 +81,6 @@ class TestWithoutLocations:
 
     def test_its_status_is_302(self) -> None:
         assert target(record(("URL", " http://a/ä "))) == Target("http://a/%C3%A4", "http://a/ä", 302)
-
-    def test_a_long_url_is_a_target_as_well(self) -> None:
-        url = "http://a/" + "x" * 10_000
-        assert target(record(("URL", url))) == Target(url, url, 302)
 
 
 class TestCandidates:
@@ -199,24 +194,6 @@ class TestChoice:
     def test_a_location_without_an_address_leads_nowhere(self, attributes: str) -> None:
         assert leads_to(record(loc("", attributes))) is None
 
-    @table(
-        "address",
-        ["javascript:alert(1)", "JavaScript:alert(1)", " javascript:alert(1)", "java&#10;script:alert(1)", "blob:x",
-         "data:text/html,x", "vbscript:x", "file:///etc/passwd", "//evil.example/", "\\\\evil.example\\"],
-    )  # fmt: skip
-    def test_what_is_not_a_web_address_is_not_a_target(self, address: str) -> None:
-        assert leads_to(record(loc("", f'href="{address}"'))) is None
-
-    def test_line_breaks_are_encoded(self) -> None:
-        found = leads_to(record(loc("", 'href="http://l/&#13;&#10;Set-Cookie: a=b"')))
-        assert found == "http://l/%0D%0ASet-Cookie:%20a=b"
-
-    def test_urlappend_goes_behind_a_location_too(self) -> None:
-        given = record(loc("", 'href="http://l/x"'))
-        assert leads_to(given, options=ResolveOptions(urlappend="?a=b")) == "http://l/x?a=b"
-        with pytest.raises(InvalidParameter):
-            target(record(loc("", 'href="http://l"')), options=ResolveOptions(urlappend=".evil.example"))
-
     def test_urlappend_leaves_a_mail_address_alone(self) -> None:
         given = record(("URL", " MAILTO:someone@example.org"))
         found = target(given, options=ResolveOptions(urlappend="?bcc=else@example.org"))
@@ -229,11 +206,6 @@ class TestChoice:
         client = Client(negotiation=Negotiation(False, (("language", "de"),)))
         assert leads_to(given, client=client) == "http://a/"
         assert leads_to(given, client=client, options=ResolveOptions(locatts=(("id", "b"),))) == "http://b/"
-
-    def test_metadata_come_from_the_prefix_and_a_page_from_the_record(self) -> None:
-        given = record(("URL", "http://a/"))
-        assert leads_to(given, of_prefix=METADATA, client=Client(negotiation=CONNEG)) == "http://data/"
-        assert leads_to(given, of_prefix=METADATA, client=Client(negotiation=READER)) == "http://a/"
 
 
 class TestNeed:

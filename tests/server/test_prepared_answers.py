@@ -418,16 +418,6 @@ async def test_the_answers_of_one_second_are_those_of_the_record_at_each_of_them
     assert len(uses) == 3
 
 
-async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None:
-    server = Server(Clock(), ServerProtocol)
-    uses = lane_uses(server.application)
-    for _ in range(2):
-        await server.answers(get("/10.1000/182"))
-    server.clock.advance(0.95 * 86_400)
-    await server.answers(get("/10.1000/182"))
-    assert len(uses) == 2
-
-
 async def test_prepared_answers_are_admitted_and_a_refusal_takes_the_full_path() -> None:
     server = Server(Clock(), ServerProtocol, client_rate=1.0, client_burst=3)
     uses = lane_uses(server.application)

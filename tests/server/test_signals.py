@@ -170,28 +170,6 @@ async def test_a_reload_keeps_the_process_and_a_broken_file_the_settings(start: 
     assert "Shutting down" not in proxy.process.log, "a line of severity info"
 
 
-async def test_a_reload_denies_a_network(start: Any, tmp_path: Path) -> None:
-    path, denied = tmp_path / "proxy.toml", tmp_path / "deny.txt"
-    path.write_text("")
-    denied.write_text("127.0.0.0/8\n")
-    proxy = await start(config=path)
-    path.write_text(f'[client]\ndeny_file = "{denied}"\n')
-    proxy.process.send(signal.SIGHUP)
-
-    async def is_denied() -> bool:
-        return bool((await proxy.ask(f"/{NAME}")).status == 403)
-
-    await until(is_denied, PATIENCE, "this network is denied")
-    path.write_text("")
-    proxy.process.send(signal.SIGHUP)
-
-    async def is_admitted() -> bool:
-        return bool((await proxy.ask(f"/{NAME}")).status == 302)
-
-    await until(is_admitted, PATIENCE, "it is not denied")
-    assert "need a restart" not in proxy.process.log
-
-
 async def test_a_reload_serves_the_new_certificate(start: Any, tmp_path: Path) -> None:
     (tmp_path / "next").mkdir()
     (chain, key), (next_chain, next_key) = self_signed(tmp_path), self_signed(tmp_path / "next")

@@ -81,6 +81,9 @@ USERINFO = st.text(alphabet=st.sampled_from("abcXYZ019-._~!$'()*+,:@%"), min_siz
         ("redis://user:hidden@127.0.0.1:6379/0", "redis://***@127.0.0.1:6379/0"),
         ("redis://user:hid?key=den@127.0.0.1:6379/0", "redis://***@127.0.0.1:6379/0"),
         ("redis://:hidden@[::1]/0", "redis://***@[::1]/0"),
+        ("redis://hidden@127.0.0.1/0", "redis://***@127.0.0.1/0"),
+        # All up to the last "@" is the password: so do the libraries read it.
+        ("redis://user:hid@den@127.0.0.1/0", "redis://***@127.0.0.1/0"),
         ("http://proxy.example:3128 and a@b.example", "http://proxy.example:3128 and a@b.example"),
         ("valkey://host/0?password=hidden&db=1", "valkey://host/0?password=***&db=1"),
         ("valkey://host/0?db=1&API_Key=hidden#top", "valkey://host/0?db=1&API_Key=***#top"),

@@ -2,152 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from doi_proxy.upstream.guard import Breaker, BreakerState, Pause
 from tests.table import table
 
-
-def opened(at: float = 0.0) -> Breaker:
-    breaker = Breaker(failures=1, cooldown=10)
-    breaker.record_failure("a", at)
-    return breaker
+Event = Callable[[Breaker], bool | None]
+CLOSED, HALF_OPEN, OPEN = BreakerState.CLOSED, BreakerState.HALF_OPEN, BreakerState.OPEN
+DOUBTED, SENT, REFUSED = True, True, False
 
 
-def test_it_opens_after_so_many_names_in_a_row() -> None:
-    breaker = Breaker(failures=3, cooldown=10)
-    for name in ("a", "b"):
-        breaker.record_failure(name, 0)
-        assert breaker.allow(0)
-    breaker.record_failure("c", 0)
-    assert breaker.state is BreakerState.OPEN
-    assert not breaker.allow(9.9)
+def fails(name: str, at: float = 0.0) -> Event:
+    """A query about a name gets no answer."""
+    return lambda breaker: breaker.record_failure(name, at)
 
 
-def test_an_answer_in_between_starts_the_count_again() -> None:
-    breaker = Breaker(failures=2, cooldown=10)
-    breaker.record_failure("a", 0)
+def times_out(name: str, at: float = 0.0) -> Event:
+    """A query about a name is not answered in time."""
+    return lambda breaker: breaker.record_failure(name, at, is_timeout=True)
+
+
+def is_unusable(name: str) -> Event:
+    """What is answered about a name cannot be used."""
+    return lambda breaker: breaker.suspect(name)
+
+
+def asks(at: float) -> Event:
+    """Somebody wants to send a query."""
+    return lambda breaker: breaker.allow(at)
+
+
+def answers(breaker: Breaker) -> None:
+    """The upstream answers."""
     breaker.record_answer()
-    breaker.record_failure("b", 0)
-    assert breaker.state is BreakerState.CLOSED
 
 
-def test_after_the_cooldown_one_question_is_let_through() -> None:
-    breaker = opened()
-    assert [breaker.allow(10), breaker.allow(10), breaker.allow(11)] == [True, False, False]
-    assert breaker.state is BreakerState.HALF_OPEN
-
-
-def test_the_probe_closes_it_by_an_answer() -> None:
-    breaker = opened()
-    breaker.allow(10)
-    breaker.record_answer()
-    assert breaker.state is BreakerState.CLOSED
-    assert breaker.retry_after(11) == 0
-
-
-def test_the_probe_opens_it_again_by_a_failure() -> None:
-    breaker = opened()
-    breaker.allow(10)
-    breaker.record_failure("b", 12)
-    assert breaker.state is BreakerState.OPEN
-    assert breaker.retry_after(12) == 10
-
-
-def test_a_probe_that_never_reports_loses_its_place_after_the_cooldown() -> None:
-    breaker = opened()
-    breaker.allow(10)
-    assert [breaker.allow(19.9), breaker.allow(20), breaker.allow(20)] == [False, True, False]
-
-
-def test_failures_that_arrive_late_do_not_prolong_it() -> None:
-    breaker = opened()
-    breaker.record_failure("b", 9)
-    assert breaker.allow(10)
-
-
-def test_an_answer_that_arrives_late_closes_it() -> None:
-    breaker = opened()
-    breaker.record_answer()
-    assert breaker.allow(1)
-
-
-def test_after_it_closed_it_takes_all_failures_to_open_again() -> None:
-    breaker = Breaker(failures=2, cooldown=10)
-    breaker.record_failure("a", 0)
-    breaker.record_failure("b", 0)
-    breaker.allow(10)
-    breaker.record_answer()
-    breaker.record_failure("c", 11)
-    assert breaker.state is BreakerState.CLOSED
+@table(
+    ("failures", "events", "result", "state"),
+    [
+        # It opens after so many names in a row, and each counts once however often it fails.
+        (3, [fails("a"), fails("b"), asks(0)], SENT, CLOSED),
+        (3, [fails("a"), fails("b"), fails("c"), asks(9.9)], REFUSED, OPEN),
+        (2, [fails("a"), fails("a", 1), fails("a", 2), asks(10)], SENT, CLOSED),
+        (2, [fails("a"), answers, fails("b"), asks(0)], SENT, CLOSED),
+        # After the cooldown, one query probes it.
+        (1, [fails("a"), asks(10)], SENT, HALF_OPEN),
+        (1, [fails("a"), asks(10), asks(11)], REFUSED, HALF_OPEN),
+        (1, [fails("a"), asks(10), answers], None, CLOSED),
+        (1, [fails("a"), asks(10), fails("b", 12), asks(21.9)], REFUSED, OPEN),
+        # A probe that never reports loses its place after the cooldown.
+        (1, [fails("a"), asks(10), asks(19.9)], REFUSED, HALF_OPEN),
+        (1, [fails("a"), asks(10), asks(20)], SENT, HALF_OPEN),
+        (1, [fails("a"), asks(10), asks(20), asks(20)], REFUSED, HALF_OPEN),
+        # What arrives late: a failure does not prolong it, and an answer closes it.
+        (1, [fails("a"), fails("b", 9), asks(10)], SENT, HALF_OPEN),
+        (1, [fails("a"), answers, asks(1)], SENT, CLOSED),
+        # After it closed, it takes all failures to open again.
+        (2, [fails("a"), fails("b"), asks(10), answers, fails("c", 11), asks(11)], SENT, CLOSED),
+        # So many names without a usable answer, or that time out, put the upstream in doubt and open nothing.
+        (3, [is_unusable("a"), is_unusable("a"), is_unusable("b"), is_unusable("b")], False, CLOSED),
+        (3, [is_unusable("a"), is_unusable("b"), is_unusable("c")], DOUBTED, CLOSED),
+        (2, [is_unusable("a"), is_unusable("b"), answers, is_unusable("c")], False, CLOSED),
+        (3, [times_out("a"), times_out("a"), times_out("b"), times_out("b")], False, CLOSED),
+        (3, [times_out("a"), times_out("b"), times_out("c")], DOUBTED, CLOSED),
+        (100, [is_unusable(str(number)) for number in range(29)], False, CLOSED),
+        (100, [is_unusable(str(number)) for number in range(30)], DOUBTED, CLOSED),
+        # The probe does so by one name.
+        (1, [fails("a"), is_unusable("b")], False, OPEN),
+        (1, [fails("a"), asks(10), is_unusable("b")], DOUBTED, HALF_OPEN),
+        (1, [fails("a"), asks(10), times_out("b", 12)], DOUBTED, HALF_OPEN),
+        # Names without a usable answer are counted apart; one failure that is no timeout opens it at the usual number.
+        (2, [is_unusable("a"), fails("b"), asks(0)], SENT, CLOSED),
+        (3, [fails("a"), times_out("b"), times_out("c")], False, OPEN),
+    ],
+    ids=lambda value: value if isinstance(value, int) else type(value).__name__,
+)
+def test_what_happens_moves_the_breaker(
+    failures: int, events: Sequence[Event], result: bool | None, state: BreakerState
+) -> None:
+    breaker = Breaker(failures=failures, cooldown=10)
+    assert [event(breaker) for event in events][-1] is result
+    assert breaker.state is state
 
 
 @pytest.mark.parametrize(("now", "seconds"), [(0, 10), (4, 6), (10, 0), (99, 0)])
 def test_it_says_when_asking_makes_sense(now: float, seconds: float) -> None:
-    assert opened().retry_after(now) == seconds
-
-
-def test_a_name_counts_once_however_often_it_fails() -> None:
-    breaker = Breaker(failures=2, cooldown=10)
-    for now in range(10):
-        breaker.record_failure("a", now)
-    assert breaker.allow(10)
-    breaker.record_failure("b", 10)
-    assert not breaker.allow(10)
-
-
-def test_the_upstream_is_in_doubt_after_so_many_names_without_a_usable_answer() -> None:
-    breaker = Breaker(failures=3, cooldown=10)
-    assert [breaker.suspect(name) for name in "aabbcd"] == [False, False, False, False, True, True]
-    assert breaker.state is BreakerState.CLOSED
-
-
-def test_who_allows_more_failures_allows_more_names_without_a_usable_answer() -> None:
-    breaker = Breaker(100, 15)
-    assert [breaker.suspect(str(number)) for number in range(30)].index(True) == 29
-
-
-def test_an_answer_ends_the_doubt() -> None:
-    breaker = Breaker(failures=2, cooldown=10)
-    assert [breaker.suspect("a"), breaker.suspect("b")] == [False, True]
-    breaker.record_answer()
-    assert breaker.suspect("c") is False
-
-
-def test_the_probe_puts_the_upstream_in_doubt_by_one_name() -> None:
-    breaker = Breaker(failures=3, cooldown=10)
-    breaker.open(0)
-    assert breaker.suspect("a") is False
-    breaker.allow(10)
-    assert breaker.suspect("a") is True
-
-
-def test_failures_of_names_and_of_the_upstream_are_counted_apart() -> None:
-    breaker = Breaker(failures=2, cooldown=10)
-    breaker.suspect("a")
-    breaker.record_failure("b", 0)
-    assert breaker.state is BreakerState.CLOSED
-
-
-def test_timeouts_alone_put_the_upstream_in_doubt_and_open_nothing() -> None:
-    breaker = Breaker(failures=3, cooldown=10)
-    doubts = [breaker.record_failure(name, 0, is_timeout=True) for name in "aabbcd"]
-    assert doubts == [False, False, False, False, True, True]
-    assert breaker.state is BreakerState.CLOSED
-
-
-def test_one_failure_that_is_not_a_timeout_opens_it_at_the_usual_number() -> None:
-    breaker = Breaker(failures=3, cooldown=10)
-    breaker.record_failure("a", 0)
-    assert [breaker.record_failure(name, 0, is_timeout=True) for name in "bc"] == [False, False]
-    assert breaker.state is BreakerState.OPEN
-
-
-def test_a_probe_that_times_out_puts_the_upstream_in_doubt() -> None:
-    breaker = opened()
-    breaker.allow(10)
-    assert breaker.record_failure("b", 12, is_timeout=True)
-    assert breaker.state is BreakerState.HALF_OPEN
+    breaker = Breaker(failures=1, cooldown=10)
+    breaker.record_failure("a", 0.0)
+    assert breaker.retry_after(now) == seconds
 
 
 # --- The pause that an upstream asks for -----------------------------------------------------------------------------

@@ -275,17 +275,6 @@ async def test_a_place_is_free_again_whatever_happened_in_it() -> None:
         assert budget.in_flight == 1
 
 
-async def test_people_go_before_bulk_that_came_earlier() -> None:
-    guests = Guests(budget_of(places=1))
-    await guests.come("first")
-    await guests.come("bulk", priority=BULK)
-    await guests.come("person")
-    for name in ("first", "person", "bulk"):
-        await guests.go(name)
-    assert guests.entered == ["first", "person", "bulk"]
-    await guests.all_go()
-
-
 @pytest.mark.parametrize(("places", "bulk"), [(4, 2), (8, 4), (1, 1), (3, 1), (16, 8)])
 async def test_bulk_never_uses_more_than_half_of_the_places(places: int, bulk: int) -> None:
     budget = budget_of(places=places)
@@ -399,21 +388,6 @@ class TestClients:
             await guests.go(name)
         assert guests.entered == ["first", "a1", "b1", "c1", "a2", "c2", "a3"]
         await guests.all_go()
-
-    async def test_new_names_of_one_client_are_answered_while_another_has_forty_waiting(self) -> None:
-        budget = budget_of(rate=10, burst=1, places=16)
-        flood = Guests(budget)
-        await flood.come(*(f"{number}" for number in range(40)), client=A)
-        for name in flood.tasks:
-            flood._ends[name].set()
-        waits = list[float]()
-        for _ in range(5):
-            began = now()
-            async with budget.admit(PERSON, "10.1", B):
-                waits.append(now() - began)
-        assert not all(task.done() for task in flood.tasks.values())
-        assert max(waits) <= 0.3
-        await flood.all_go()
 
     async def test_a_client_alone_uses_every_token(self) -> None:
         began, guests = now(), Guests(budget_of(rate=10, burst=1, places=100))

@@ -93,8 +93,9 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 
 
 @pytest.fixture
-async def parts(upstream: FakeUpstream) -> AsyncIterator[Parts]:
-    made = Parts(upstream)
+async def parts(request: pytest.FixtureRequest, upstream: FakeUpstream) -> AsyncIterator[Parts]:
+    """The options are those of the test's parameter."""
+    made = Parts(upstream, **getattr(request, "param", {}))
     yield made
     await made.source.aclose()
 
@@ -185,28 +186,25 @@ async def test_a_probe_without_a_usable_answer_is_decided_by_the_control_questio
     assert not parts.is_open()
 
 
-async def test_without_a_token_there_is_no_control_question(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, burst=2)
-    upstream.fault(EVERY_NAME, "html")
+@pytest.mark.parametrize("parts", [{"burst": 2}], indirect=True)
+async def test_without_a_token_there_is_no_control_question(parts: Parts) -> None:
+    parts.upstream.fault(EVERY_NAME, "html")
     await parts.fail("10.1234/a")
     await parts.fail("10.1234/b")
-    assert upstream.queries() == 2
+    assert parts.upstream.queries() == 2
     assert parts.breaker.state is BreakerState.CLOSED
-    await parts.source.aclose()
 
 
-async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream)
-    upstream.fault(EVERY_NAME, "hang")
+async def test_timeouts_in_a_row_open_the_breaker(parts: Parts) -> None:
+    parts.upstream.fault(EVERY_NAME, "hang")
     failures = [type(await parts.fail(name)) for name in ("10.1234/a", "10.1234/b", "10.1234/c")]
     assert failures == [UpstreamTimeout, UpstreamTimeout, BreakerOpen]
     # The third is the control query.
     assert parts.heard.outcomes == ["upstream-timeout", "upstream-timeout", "upstream-timeout", "breaker-open"]
-    await parts.source.aclose()
 
 
-async def test_queries_that_fail_at_once_send_one_control_query(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, places=12)
+@pytest.mark.parametrize("parts", [{"places": 12}], indirect=True)
+async def test_queries_that_fail_at_once_send_one_control_query(parts: Parts) -> None:
     take = parts.budget.admit_retry
 
     async def take_from_a_store() -> bool:
@@ -214,25 +212,22 @@ async def test_queries_that_fail_at_once_send_one_control_query(upstream: FakeUp
         return await take()
 
     parts.budget.admit_retry = take_from_a_store  # type: ignore[method-assign]
-    upstream.fault(EVERY_NAME, "hang")
+    parts.upstream.fault(EVERY_NAME, "hang")
     names = [f"10.1234/{number}" for number in range(8)]
     failures = await asyncio.gather(*map(parts.ask, names), return_exceptions=True)
     assert {type(failure) for failure in failures} == {UpstreamTimeout}
-    assert upstream.queries(CONTROL_NAME.text) == 1
-    await parts.source.aclose()
+    assert parts.upstream.queries(CONTROL_NAME.text) == 1
 
 
-async def test_names_that_hang_do_not_open_the_breaker_of_an_upstream_that_works(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream)
+async def test_names_that_hang_do_not_open_the_breaker_of_an_upstream_that_works(parts: Parts) -> None:
     names = [f"10.1234/{number}" for number in range(6)]
     for name in names:
-        upstream.fault(name, "hang")
+        parts.upstream.fault(name, "hang")
         assert type(await parts.fail(name)) is UpstreamTimeout
     assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
     # Each two names without an answer in between cost one control question, which clears them.
-    assert upstream.queries(CONTROL_NAME.text) == len(names) / 2
+    assert parts.upstream.queries(CONTROL_NAME.text) == len(names) / 2
     assert parts.state() == "ok"
-    await parts.source.aclose()
 
 
 async def test_after_the_cooldown_one_probe_closes_the_breaker(parts: Parts) -> None:
@@ -250,38 +245,21 @@ async def test_after_the_cooldown_one_probe_closes_the_breaker(parts: Parts) -> 
     assert await parts.ask("10.1234/other") is ResponseCode.HANDLE_NOT_FOUND
 
 
-async def test_a_question_that_waited_for_its_place_while_the_breaker_opened_is_not_asked(
-    upstream: FakeUpstream,
-) -> None:
-    parts = Parts(upstream, places=1)
-    upstream.hold("10.1234/known")
+@pytest.mark.parametrize("parts", [{"places": 1}], indirect=True)
+async def test_a_question_that_waited_for_its_place_while_the_breaker_opened_is_not_asked(parts: Parts) -> None:
+    parts.upstream.hold("10.1234/known")
     first = asyncio.create_task(parts.ask("10.1234/known"))
-    await upstream.arrived("10.1234/known")
+    await parts.upstream.arrived("10.1234/known")
     second = asyncio.create_task(parts.ask("10.1234/waiting"))
     for _ in range(10):
         await asyncio.sleep(0)
     assert parts.budget.waiting == 1
-    upstream.fault("10.1234/known", "status", status=500)
+    parts.upstream.fault("10.1234/known", "status", status=500)
     parts.breaker.record_failure("10.1234/other", parts.clock())
-    upstream.release("10.1234/known")
+    parts.upstream.release("10.1234/known")
     results = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(result) for result in results] == [UpstreamRefused, BreakerOpen]
-    assert upstream.queries("10.1234/waiting") == 0
-    await parts.source.aclose()
-
-
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize(("wish", "seconds"), [(10, 10), (3600, 60)])
-async def test_an_upstream_that_says_when_to_come_back_is_obeyed_for_a_minute_at_most_and_not_given_up(
-    parts: Parts, status: int, wish: int, seconds: int
-) -> None:
-    parts.upstream.fault(EVERY_NAME, "status", status=status, retry_after=wish)
-    assert (await parts.fail("10.1234/a")).retry_after == seconds
-    assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "backing-off")
-    assert type(failure := await parts.fail("10.1234/b")) is UpstreamPaused
-    assert failure.retry_after == parts.guard.pause_seconds == seconds
-    assert parts.upstream.queries() == 1
-    assert parts.heard.outcomes == ["upstream-refused", "upstream-paused"]
+    assert parts.upstream.queries("10.1234/waiting") == 0
 
 
 async def test_a_pause_is_longer_only_if_the_next_question_is_refused_too(parts: Parts) -> None:
@@ -339,14 +317,13 @@ async def test_too_many_requests_without_a_time_is_a_pause_and_a_failure(parts: 
     assert parts.breaker.state is BreakerState.OPEN
 
 
-async def test_a_spent_budget_moves_no_breaker(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, burst=1)
+@pytest.mark.parametrize("parts", [{"burst": 1}], indirect=True)
+async def test_a_spent_budget_moves_no_breaker(parts: Parts) -> None:
     await parts.ask("10.1234/known")
     for _ in range(3):
         assert type(await parts.fail("10.1234/known")) is BudgetSpent
     assert parts.breaker.state is BreakerState.CLOSED
-    assert upstream.queries() == 1
-    await parts.source.aclose()
+    assert parts.upstream.queries() == 1
 
 
 async def test_a_look_up_on_the_way_without_a_token_moves_no_breaker(parts: Parts) -> None:
@@ -357,14 +334,6 @@ async def test_a_look_up_on_the_way_without_a_token_moves_no_breaker(parts: Part
         with pytest.raises(BudgetSpent):
             await parts.guard.run(name, Priority.PERSON, spend)
     assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "unknown")
-
-
-async def test_retries_are_paid_from_the_budget(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, burst=1)
-    upstream.fault(EVERY_NAME, "reset")
-    assert type(await parts.fail("10.1234/a")) is UpstreamUnreachable
-    assert upstream.queries() == 1
-    await parts.source.aclose()
 
 
 async def test_a_caller_that_goes_away_frees_its_place_and_moves_no_breaker(parts: Parts) -> None:
@@ -381,12 +350,11 @@ async def test_a_caller_that_goes_away_frees_its_place_and_moves_no_breaker(part
     assert parts.breaker.state is BreakerState.CLOSED
 
 
-async def test_a_storm_keeps_to_the_places(upstream: FakeUpstream) -> None:
-    parts = Parts(upstream, burst=1000, places=3)
-    upstream.fault(EVERY_NAME, "delay", seconds=0)
+@pytest.mark.parametrize("parts", [{"burst": 1000, "places": 3}], indirect=True)
+async def test_a_storm_keeps_to_the_places(parts: Parts) -> None:
+    parts.upstream.fault(EVERY_NAME, "delay", seconds=0)
     await asyncio.gather(*(parts.ask(f"10.1234/{number}") for number in range(100)))
-    assert upstream.max_in_flight == 3
-    await parts.source.aclose()
+    assert parts.upstream.max_in_flight == 3
 
 
 async def test_registration_agencies_go_through_the_same_guard(parts: Parts) -> None:

@@ -24,6 +24,7 @@ from doi_proxy.upstream.upstream_log import BudgetLog, UpstreamLog
 from tests.certificates import END, LOOPBACK, PAST, Authority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
+from tests.table import table
 from tests.web.proxy import Proxy
 
 LATE = UpstreamTimeout()
@@ -74,34 +75,38 @@ def test_a_single_failure_writes_nothing(written: Written) -> None:
     assert written.lines == []
 
 
-@pytest.mark.parametrize(
-    ("detail", "remedy"),
+@table(
+    ("detail", "remedy", "sign"),
     [
-        (
-            "CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1006)",
-            "check the clock",
-        ),
-        ("certificate verify failed: unable to get local issuer certificate (_ssl.c:1006)", "set upstream_ca_bundle"),
-        ("Hostname mismatch, certificate is not valid for 'x'", "correct the address"),
-        ("IP address mismatch, certificate is not valid for '127.0.0.1'", "correct the address"),
-        ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "correct the address"),
+        ("certificate verify failed: certificate has expired (_ssl.c:1006)", "check the clock", "certificate-expired"),
+        ("certificate verify failed: unable to get local issuer certificate", "set upstream_ca_bundle", "certificate"),
+        ("ConnectError: self-signed certificate", "set upstream_ca_bundle", "certificate"),
+        ("ConnectError: certificate is not yet valid", "check the clock", "certificate-early"),
+        ("Hostname mismatch, certificate is not valid for 'x'", "correct the address", "certificate-host"),
+        ("IP address mismatch, certificate is not valid for '127.0.0.1'", "correct the address", "certificate-host"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "correct the address", ""),
         (
             "ProxyError: the egress proxy out.example:80 cannot be reached: [SSL: WRONG_VERSION_NUMBER] wrong",
             "correct HTTPS_PROXY",
+            "egress",
         ),
-        ("Connect call failed ('127.0.0.1', 9)", "correct the address"),
-        ("[Errno -3] Temporary failure in name resolution", "check the DNS of this machine"),
-        ("[Errno -2] Name or service not known", "correct the address"),
+        ("Connect call failed ('127.0.0.1', 9)", "correct the address", ""),
+        ("[Errno -3] Temporary failure in name resolution", "check the DNS of this machine", "dns"),
+        ("[Errno -2] Name or service not known", "correct the address", "dns"),
     ],
 )
 def test_the_first_failure_of_an_upstream_that_never_answered_is_a_line_with_a_remedy(
-    written: Written, detail: str, remedy: str
+    caplog: pytest.LogCaptureFixture, detail: str, remedy: str, sign: str
 ) -> None:
+    caplog.clear()
+    written = Written(caplog)
     for _ in range(3):
         written.log.failure(UpstreamUnreachable(detail=detail), is_open=False)
     (line,) = written.lines
     assert line.startswith("upstream 1 (up.example) is down: upstream-unreachable: ")
     assert f"; {remedy}" in line
+    (outage,) = written.log.outages.read()
+    assert (outage.cause.token, outage.cause.sign) == ("upstream-unreachable", sign)
 
 
 def test_a_first_answer_that_is_late_is_not_an_outage(written: Written) -> None:
@@ -284,22 +289,3 @@ async def test_a_certificate_that_cannot_be_used_is_a_line_with_its_remedy_and_a
     (line,) = [line for line in caplog.messages if "upstream 1" in line]
     assert remedy in line
     assert f"An upstream gives no usable answer: no connection (its certificate {reason}" in ready
-
-
-@pytest.mark.parametrize(
-    ("detail", "sign"),
-    [
-        ("ConnectError: Name or service not known", "dns"),
-        ("ConnectError: Temporary failure in name resolution", "dns"),
-        ("ConnectError: self-signed certificate", "certificate"),
-        ("ConnectError: certificate is not yet valid", "certificate-early"),
-        ("ConnectError: Connect call failed ('192.0.2.1', 443)", ""),
-    ],
-)
-def test_a_host_without_address_and_a_certificate_narrow_the_cause_of_an_outage_down(
-    written: Written, detail: str, sign: str
-) -> None:
-    for _ in range(2):
-        written.log.failure(UpstreamUnreachable(detail=detail), is_open=True)
-    (outage,) = written.log.outages.read()
-    assert (outage.cause.token, outage.cause.sign) == ("upstream-unreachable", sign)

@@ -25,6 +25,8 @@ THEN = 784_111_777.0
         ("0", 0.0, "RFC 9110, section 10.2.3"),
         ("3601", 3600.0, "bounded by an hour"),
         ("9" * 5000, 3600.0, "bounded by an hour"),
+        ("000000120", 120.0, "nine digits are read"),
+        ("0000000120", 3600.0, "more are bounded by an hour"),
         ("Sun, 06 Nov 1994 08:49:37 GMT", 60.0, "RFC 9110, section 5.6.7: IMF-fixdate"),
         ("Sunday, 06-Nov-94 08:49:37 GMT", 60.0, "RFC 9110, section 5.6.7: rfc850-date"),
         ("Sun Nov  6 08:49:37 1994", 60.0, "RFC 9110, section 5.6.7: asctime-date"),

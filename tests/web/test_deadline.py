@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from doi_proxy.resolver.resolution import ORDINARY, Conditions, Resolution
 from doi_proxy.resolver.resolver import Resolver
 from doi_proxy.upstream.source import Priority
 from tests.table import table
+from tests.values import value
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -25,9 +25,6 @@ LINK, OTHER = "10.5072/LINK", "10.5072/OTHER"
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the time of a request end soon."""
     monkeypatch.setattr("doi_proxy.web.stage.REQUEST_SECONDS", SOON)
-
-
-ALIAS: list[dict[str, Any]] = [{"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": OTHER}}]
 
 
 @table(
@@ -83,7 +80,7 @@ async def test_the_queries_of_one_request_share_one_deadline(monkeypatch: pytest
 
     monkeypatch.setattr(Resolver, "resolve", record)
     async with Proxy() as proxy:
-        proxy.upstream.put(LINK, ALIAS)
+        proxy.upstream.put(LINK, [value(1, "HS_ALIAS", OTHER)])
         assert (await proxy.get(f"/{LINK}", accept="text/html")).status == 404
         assert len(seen) >= 2 and len(set(seen)) == 1 and seen[0] is not None
         seen.clear()

@@ -67,30 +67,6 @@ def test_other_records_that_a_redirect_depends_on_count_too(ends_at: float, left
     assert headers["cache-control"] == f"public, max-age={min(left, 300)}"
 
 
-@pytest.mark.parametrize(
-    ("facts", "varies"),
-    [
-        (ClientFact.ADDRESS, "Accept"),
-        (ClientFact.CHANCE, "Accept"),
-        (ClientFact.ACCEPT, "Accept"),
-        (ClientFact.LANGUAGE, "Accept, Accept-Language"),
-        (ClientFact.ACCEPT | ClientFact.USER_AGENT, "Accept, User-Agent"),
-    ],
-)
-def test_what_was_chosen_for_a_client_is_private(facts: ClientFact, varies: str) -> None:
-    headers = fields(Freshness(MAX_AGE).of_redirect(chain(3_600), NOW, facts))
-    assert headers["cache-control"] == "private, max-age=300"
-    # Cache-Control counts before Expires (RFC 9111, section 5.3).
-    assert headers["expires"] == http_date(NOW + 3_600).decode()
-    assert vary(facts) == (b"vary", varies.encode())
-
-
-@pytest.mark.parametrize("left", [0.3, 1.0, 59.9, 3_600.0, 86_400.0])
-def test_the_freshness_of_a_hit_is_that_of_any_redirect(left: float) -> None:
-    freshness = Freshness(MAX_AGE)
-    assert freshness.redirect_terms(chain(left), NOW).headers(NOW) == freshness.of_redirect(chain(left), NOW)
-
-
 def test_max_age_of_json_counts_from_the_answer_of_the_upstream() -> None:
     assert fields(Freshness(MAX_AGE).of_json(resolution(3_600), NOW)) == {
         "cache-control": "public, max-age=1300",
@@ -117,17 +93,6 @@ def test_a_stale_answer_may_be_kept_for_half_a_minute() -> None:
         freshness.of_json(stale, NOW),
     ):
         assert fields(headers)["cache-control"] == "public, max-age=30"
-
-
-def test_the_answer_to_a_question_past_the_cache_is_not_kept() -> None:
-    freshness = Freshness(MAX_AGE)
-    asked = chain(3_600, origin=Origin.BYPASSED)
-    for headers in (
-        freshness.of_redirect(asked, NOW),
-        freshness.of_page(asked, NOW),
-        freshness.of_json(asked, NOW),
-    ):
-        assert fields(headers)["cache-control"] == "no-store"
 
 
 def test_two_bodies_have_two_tags() -> None:

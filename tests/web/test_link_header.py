@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from email.utils import formatdate
 
 import pytest
@@ -74,12 +73,6 @@ def test_long_parameters_are_cut() -> None:
 def test_any_attributes_make_a_header(rel: str, title: str, language: str) -> None:
     value = written(rel=rel, title=title, titlelang=language, anchor=title)
     assert value.isprintable() and value.startswith(f"<{HREF}>")
-
-
-@pytest.fixture(scope="module")
-async def proxy() -> AsyncIterator[Proxy]:
-    async with Proxy() as proxy:
-        yield proxy
 
 
 @pytest.mark.anyio

@@ -19,14 +19,6 @@ METHODS = {"GET", "HEAD", "POST", "OPTIONS"}
 PATHS = ["/10.1000/182", "/api/handles/10.1000/182", "/", "/foo", "/api/foo", "/openapi.json", "/healthz", "/docs"]
 
 
-@pytest.fixture(scope="module")
-async def proxy() -> AsyncIterator[Proxy]:
-    async with Proxy() as proxy:
-        proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
-        proxy.upstream.fault("10.5555/broken", "html")
-        yield proxy
-
-
 #: One request for each kind of answer there is.
 ANSWERS = [
     ("GET", "/", 200),

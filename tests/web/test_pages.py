@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ from doi_proxy.web.pages import ERROR_TEXTS, Link, Pages
 from doi_proxy.web.problem import ErrorPages
 from doi_proxy.web.redirect import redirect_stub
 from doi_proxy.web.request import Request
-from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, MAX_VALUES_SHOWN, PERMISSIONS, show_names
+from doi_proxy.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS, show_names
 from handle_protocol.location import Location
 from handle_protocol.value import HandleValue, read_values
 from tests.table import table
@@ -315,20 +314,6 @@ def test_an_unknown_language_is_the_default() -> None:
     assert PAGES.home(HERE, "tlh") == PAGES.home(HERE, "en")
 
 
-@pytest.mark.anyio
-@pytest.mark.real_time
-async def test_the_thread_that_compiles_templates_rests_after_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In virtual time, compiling takes no time."""
-    rests: list[float] = []
-
-    async def rest(seconds: float) -> None:
-        rests.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", rest)
-    await PAGES.prepare()
-    assert len(rests) > 20 and min(rests) > 0
-
-
 def test_the_home_page_tells_programs_the_public_address() -> None:
     page = Page(PAGES.home(HERE, "en").decode())
     assert "https://doi.example.edu" in page.words
@@ -582,25 +567,9 @@ def test_every_permission_has_its_words() -> None:
     assert {f"permission.{permission}" for permission in PERMISSIONS} <= set(load_catalogues(("en",))["en"].texts)
 
 
-def test_data_nested_without_end_are_shown_a_few_levels_deep() -> None:
-    nested: object = "the end"
-    for _ in range(200):
-        nested = {"a": [nested]}
-    shown = cells(values_page(value(1, "X", {"format": "odd", "value": nested})))[3]
-    assert shown.endswith("…")
-    assert "the end" not in shown
-
-
 def test_long_data_are_cut_and_the_page_says_by_how_much() -> None:
     shown = cells(values_page(value(1, "X", string("x" * (MAX_CHARACTERS_SHOWN + 7)))))[3]
     assert shown == "x" * MAX_CHARACTERS_SHOWN + " 7 more characters are not shown here. This record as JSON"
-
-
-def test_many_values_are_cut_and_the_page_says_by_how_many() -> None:
-    page = values_page(*(value(index, "X", string("x")) for index in range(MAX_VALUES_SHOWN + 3)))
-    assert len(cells(page)) == MAX_VALUES_SHOWN * 4
-    assert "3 more values are not shown here." in page.words
-    assert page.links["/doi/api/handles/10.1000/182"] == "This record as JSON"
 
 
 def test_a_record_that_leads_somewhere_links_there() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +20,6 @@ pytestmark = pytest.mark.anyio
 JSON: Final = "application/json"
 NEVER_AN_ANSWER: Final = {"StoreError", "DamagedEntry", "ConfigurationError"}
 ERRORS: Final = Path(__file__).parents[2].joinpath("docs/errors.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-async def proxy() -> AsyncIterator[Proxy]:
-    async with Proxy() as proxy:
-        proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
-        proxy.upstream.fault("10.5555/broken", "html")
-        yield proxy
 
 
 @table(

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
+from tests.values import value
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
-
-#: Its target depends on the address of the client.
-CAMPUS = {
-    "index": 1,
-    "type": "10320/loc",
-    "ttl": 86400,
-    "data": {
-        "format": "string",
-        "value": '<locations><location href="https://a.example/" addresses="192.0.2.0/24" weight="0"/>'
-        '<location href="https://b.example/"/></locations>',
-    },
-}
-
-
-@pytest.fixture(scope="module")
-async def proxy() -> AsyncIterator[Proxy]:
-    async with Proxy() as proxy:
-        proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
-        yield proxy
 
 
 @pytest.mark.parametrize(
@@ -128,7 +108,9 @@ async def test_an_answer_without_a_task_echoes_the_request_id_if_it_is_private(
     proxy: Proxy, personal: bool, echoed: bool
 ) -> None:
     if personal:
-        proxy.upstream.put("10.5555/personal", [CAMPUS])
+        locations = '<location href="https://a.example/" addresses="192.0.2.0/24" weight="0"/>'
+        locations += '<location href="https://b.example/"/>'
+        proxy.upstream.put("10.5555/personal", [value(1, "10320/loc", f"<locations>{locations}</locations>")])
     name = "/10.5555/personal" if personal else "/10.1000/182"
     await proxy.get(name)
     scope = {

@@ -6,16 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doi_proxy.errors import InvalidParameter
-from doi_proxy.resolver.resolution import DEFAULT_OPTIONS, Action
+from doi_proxy.resolver.resolution import Action
 from doi_proxy.web.request import _read_json
 from doi_proxy.web.request_path import (
     UNKNOWN_CLIENT,
     Paths,
-    api_part,
     client_of,
     find_route,
-    names_part,
     read_api_options,
     read_form_body,
     read_options,
@@ -51,10 +48,6 @@ def test_a_form_is_separated_by_ampersand_and_a_plus_is_a_space() -> None:
 
 def test_parameters_after_the_first_200_are_not_looked_at() -> None:
     assert len(read_query(b"&".join(b"type=x" for _ in range(1000))).pairs) == 200
-
-
-def test_without_parameters_the_plain_question_is_asked() -> None:
-    assert read_options(read_query(b"")) is DEFAULT_OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -100,11 +93,6 @@ def test_on_pages_flags_count_by_presence_and_a_bad_index_is_ignored() -> None:
 )
 def test_in_the_api_flags_are_read(query: bytes, expected: bool) -> None:
     assert read_api_options(read_query(query)).authoritative is expected
-
-
-def test_in_the_api_a_bad_index_is_an_error_that_shows_it() -> None:
-    with pytest.raises(InvalidParameter, match="'abc'"):
-        read_api_options(read_query(b"index=abc"))
 
 
 @given(st.binary(max_size=300))
@@ -210,9 +198,3 @@ def test_a_path_is_of_one_kind(method: str, path: bytes, route: str) -> None:
 def test_a_path_that_is_typed_into_the_form_is_not_one_of_operation() -> None:
     assert find_route("POST", b"/healthz") == "resolve"
     assert find_route("POST", b"/static/style.css") == "resolve"
-
-
-def test_the_parts_of_a_path_stay_raw() -> None:
-    assert api_part(b"/API/handles/10.1000%2F182") == b"handles/10.1000%2F182"
-    assert names_part(b"/doiRA/10.1000%2F1,10.1000/2") == b"10.1000%2F1,10.1000/2"
-    assert names_part(b"/ra/") == b""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from typing import Any
-from xml.sax.saxutils import quoteattr
 
 import pytest
 from hypothesis import given
@@ -13,15 +12,13 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from doi_names.name import HandleName
-from doi_proxy.resolver.target import NameLocations, read_own_locations
+from doi_proxy.resolver.target import NameLocations
 from doi_proxy.web.locations import write_locations
 from doi_proxy.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
-    MAX_CONTAINERS_SHOWN,
     MAX_DEPTH_SHOWN,
     MAX_MEMBERS_SHOWN,
     MAX_VALUE_BYTES_SHOWN,
-    MAX_VALUES_SHOWN,
     PERMISSIONS,
     Members,
     Outline,
@@ -192,20 +189,6 @@ def test_any_reason_becomes_a_comment(reasons: list[str]) -> None:
     assert [isinstance(node, etree._Comment) for node in root] == [True] * len(reasons)
 
 
-def test_a_location_has_its_attributes_in_order_and_its_address_filled_in() -> None:
-    xml = f'<l><location weight="2" id="a" href_template={quoteattr("http://a/{hdl}?x&y")}/></l>'
-    found = record(("10320/loc", xml))
-    (element,) = write(found, read_own_locations(found))
-    assert [*element.attrib][:2] == ["weight", "id"]
-    assert element.get("href") == "http://a/10.1000%2Fa%26b?x&y"
-
-
-@pytest.mark.parametrize("url", ["http://a.example/?a=1&b='2'", "http://a.example/\u00e9"])
-def test_a_url_value_is_a_location(url: str) -> None:
-    (element,) = write(record(("URL", url)))
-    assert element.get("href") == url
-
-
 def test_a_comment_is_cut_at_300_characters() -> None:
     (comment,) = write(record(), malformed=["x" * 400])
     assert comment.text == f" not read: {'x' * 300} "
@@ -253,13 +236,6 @@ def count(shown: Any) -> int:
     return sum(1 + count(inner) for _, inner in shown.shown) if isinstance(shown, Members) else 0
 
 
-def nested(depth: int) -> Any:
-    content: Any = "end"
-    for _ in range(depth):
-        content = [content]
-    return content
-
-
 @given(st.lists(JSON, max_size=4).filter(lambda items: len(str(items)) < 400))
 def test_small_and_flat_json_is_shown_whole(items: list[Any]) -> None:
     outline = Outline()
@@ -277,41 +253,9 @@ def test_the_values_of_a_page_share_their_members(lists: int, length: int) -> No
     assert sum(map(count, shown)) + omitted == lists * length
 
 
-def test_items_of_a_list_come_from_the_same_room() -> None:
-    outline = Outline()
-    assert outline.items("a" * (MAX_MEMBERS_SHOWN - 1)).omitted == 0
-    assert outline.items("abc") == Members(((None, "a"),), 2)
-    assert outline.items("abc") == Members((), 3)
-
-
-def test_the_first_levels_are_shown() -> None:
-    shown, levels = Outline().members(nested(MAX_DEPTH_SHOWN + 1)), 0
-    while isinstance(shown, Members) and shown.shown:
-        ((_, shown),) = shown.shown
-        levels += 1
-    assert (levels, shown) == (MAX_DEPTH_SHOWN, Members((), 1))
-
-
-def test_a_page_has_a_limited_number_of_values() -> None:
-    values = [value_outline("x", index) for index in range(MAX_VALUES_SHOWN + 1)]
-    assert [row.value.index for row in rows(values)] == list(range(MAX_VALUES_SHOWN))
-    assert [row.data.value for row in rows(values[:1])] == ["x"]
-
-
 def test_a_value_that_is_too_long_to_parse_is_shown_by_its_length_and_a_text_is_not() -> None:
     long = value_outline({"format": "key", "value_outline": "x" * MAX_VALUE_BYTES_SHOWN})
     text = value_outline("x" * MAX_VALUE_BYTES_SHOWN)
     first, second = rows([long, text])
     assert (first.data.value, first.omitted_bytes) == (None, len(long.raw))
     assert (second.data.value, second.omitted_bytes) == (text.text, 0)
-
-
-def test_the_values_of_a_page_share_the_containers_that_are_parsed() -> None:
-    half = value_outline({"format": "key", "value_outline": [[]] * (MAX_CONTAINERS_SHOWN // 2)})
-    small = value_outline({"format": "key", "value_outline": {"kty": "RSA"}})
-    assert [row.omitted_bytes > 0 for row in rows([half, half, small])] == [False, True, False]
-
-
-def test_a_page_has_a_limited_number_of_bytes() -> None:
-    texts = [value_outline("x" * 10_000, index) for index in range(10)]
-    assert len(rows(texts)) == 6

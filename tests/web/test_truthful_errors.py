@@ -377,14 +377,6 @@ async def test_what_befalls_the_names_of_one_client_is_not_the_trouble_of_anothe
         is_found(await ask(proxy, "page", name), "page")
 
 
-@everyone
-async def test_the_reason_holds_no_host_and_no_words_of_a_library(face: str) -> None:
-    async with Proxy(upstream_url="http://localhost:9") as proxy:
-        reply = await ask(proxy, face, proxy.name())
-        assert reply.status == 502
-        assert not re.search("localhost|127\\.0\\.0\\.1|ConnectError|attempts", reply.text)
-
-
 @table(
     "setting", [{"upstream_url": "http://127.0.0.1:9"}, {"upstream_url": "http://localhost:9"}], ids=["address", "name"]
 )
@@ -392,15 +384,10 @@ async def test_the_reason_holds_no_host_and_no_words_of_a_library(face: str) -> 
 async def test_without_any_upstream_it_could_not_be_verified(setting: dict[str, str], face: str) -> None:
     async with Proxy(**setting) as proxy:
         name = proxy.name()
-        says_could_not_verify(await ask(proxy, face, name), face, name, Failing("", 502, UNREACHABLE))
-
-
-async def test_the_details_of_proxy_status_are_a_string(proxy: Proxy) -> None:
-    # RFC 9209, section 2.1.5; a String of RFC 9651, section 3.3.3, stands in quotation marks.
-    name = proxy.name()
-    proxy.upstream.fault(name, "html")
-    said = (await proxy.get("/" + name))["proxy-status"] or ""
-    assert re.fullmatch(r'doi-proxy; error=[a-z_]+; details="[a-z-]+"', said)
+        reply = await ask(proxy, face, name)
+        says_could_not_verify(reply, face, name, Failing("", 502, UNREACHABLE))
+        # No host, and no words of a library.
+        assert not re.search("localhost|127\\.0\\.0\\.1|ConnectError|attempts", reply.text)
 
 
 def test_every_failure_names_an_error_type_of_the_registry() -> None:

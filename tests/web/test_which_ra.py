@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from doi_proxy.web.redirect import MAX_NAMES
 from tests.table import table
-from tests.values import BROWSER
+from tests.values import BROWSER, value
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
-
-
-def value(type_: str, text: str) -> dict[str, Any]:
-    return {"index": 1, "type": type_, "data": {"format": "string", "value": text}, "ttl": 86400}
 
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
     async with Proxy() as proxy:
         put = proxy.upstream.put
-        put("10.5555", [value("HS_NAMESPACE", "<n><locs>10.SERV/ONE</locs></n>")])
-        put("10.SERV/ONE", [value("10320/ra_name", "Agency One")])
-        put("10.6666", [value("HS_SERV", "10.SERV/DATACITE")])
-        put("10.SERV/DATACITE", [value("DESC", "no name here")])
-        put("10.7777", [value("EMAIL", "x@example.org")])
-        put("10.8888", [value("EMAIL", "x@example.org")])
+        put("10.5555", [value(1, "HS_NAMESPACE", "<n><locs>10.SERV/ONE</locs></n>")])
+        put("10.SERV/ONE", [value(1, "10320/ra_name", "Agency One")])
+        put("10.6666", [value(1, "HS_SERV", "10.SERV/DATACITE")])
+        put("10.SERV/DATACITE", [value(1, "DESC", "no name here")])
+        put("10.7777", [value(1, "EMAIL", "x@example.org")])
+        put("10.8888", [value(1, "EMAIL", "x@example.org")])
         proxy.upstream.agency("10.8888", "mEDRA")
         for name in ("10.5555/a", "10.6666/b", "10.7777/c", "10.8888/d", "10.5555/x,y", "10.5555/sici(1)3:4%2F<5>"):
             put(name, url="http://example.org/")
@@ -86,6 +81,19 @@ async def test_silence_is_not_a_missing_name(proxy: Proxy, silent: str) -> None:
     assert got["cache-control"] == "no-store"
 
 
+async def test_a_silent_which_ra_of_the_upstream_is_no_unknown(proxy: Proxy) -> None:
+    await proxy.get("/10.8888?noredirect")
+    proxy.upstream.fault("10.8888", "garbage")
+    assert (await proxy.get("/ra/10.8888/d")).json == [{"DOI": "10.8888/d", "status": "Could not verify"}]
+
+
+async def test_what_is_neither_doi_nor_prefix_is_invalid_without_a_query(proxy: Proxy) -> None:
+    names = ["foo", "10", "10.", "11.5555/a", "20.500.12345/a", "10/abcde", "/"]
+    got = await proxy.get("/ra/" + ",".join(names))
+    assert got.json == [{"DOI": name, "status": "Invalid DOI"} for name in names]
+    assert proxy.upstream.queries() == 0
+
+
 async def test_a_whole_answer_may_be_kept_a_while(proxy: Proxy) -> None:
     assert (await proxy.get("/doiRA/10.5555/a,notADoi")).max_age == 300
     assert (await proxy.get("/doiRA/10.5555/a,10.7777/c"))["cache-control"] == "no-store"
@@ -104,7 +112,7 @@ async def test_the_service_of_the_upstream_gets_one_question_for_a_prefix(
     proxy: Proxy, agency: str | None, expected: dict[str, str]
 ) -> None:
     names = [f"10.9999/{number}" for number in range(20)]
-    proxy.upstream.put("10.9999", [value("EMAIL", "x@example.org")])
+    proxy.upstream.put("10.9999", [value(1, "EMAIL", "x@example.org")])
     for name in names:
         proxy.upstream.put(name, url="http://example.org/")
     if agency is not None:
@@ -171,6 +179,6 @@ async def test_a_name_that_an_operator_calls_withdrawn_is_not_said_to_be_unregis
     records = tmp_path / "records.toml"
     records.write_text('[[record]]\ndoi = "10.5555/a"\ntombstone = { reason = "Retracted.", date = 2026-03-01 }\n')
     async with Proxy(local_records=records) as proxy:
-        proxy.upstream.put("10.5555", [value("HS_NAMESPACE", "<n><locs>10.SERV/ONE</locs></n>")])
-        proxy.upstream.put("10.SERV/ONE", [value("10320/ra_name", "Agency One")])
+        proxy.upstream.put("10.5555", [value(1, "HS_NAMESPACE", "<n><locs>10.SERV/ONE</locs></n>")])
+        proxy.upstream.put("10.SERV/ONE", [value(1, "10320/ra_name", "Agency One")])
         assert (await proxy.get("/doiRA/10.5555/a")).json == [{"DOI": "10.5555/a", "RA": "Agency One"}]

@@ -21,15 +21,6 @@ NAME = "10.1000/182"
 TARGET = "https://example.org/a"
 
 
-def test_a_stale_answer_during_an_outage() -> None:
-    with World(cache_ttl_ceiling=60) as world:
-        world.upstream.put(NAME, url=TARGET)
-        world.get(f"/{NAME}")
-        world.upstream.fault(EVERY_NAME, "reset")
-        world.sleep(90)
-        assert world.get(f"/{NAME}").location == TARGET
-
-
 def test_a_client_that_waits_for_a_silent_upstream_gets_the_stale_answer_within_two_seconds() -> None:
     with World(cache_ttl_ceiling=60) as world:
         world.upstream.put(NAME, url=TARGET)
@@ -76,40 +67,6 @@ def test_a_world_ends_with_its_tasks_if_an_instance_does_not_stop(tmp_path: Path
         world.kill(0)
         world.instances[1].start_up = world.loop.create_task(fail())
     assert asyncio.all_tasks(world.loop) == set()
-
-
-def test_an_outage_begins_and_ends_with_a_line_of_the_log() -> None:
-    with World() as world:
-        world.upstream.fault(EVERY_NAME, "reset")
-        for number in range(8):
-            world.get(f"/10.1000/{number}")
-        world.upstream.heal(EVERY_NAME)
-        world.sleep(90)
-        world.get("/10.1000/182")
-        lines = [line for line in world.log if "upstream_log" in line]
-        assert [word for line in lines for word in ("is down", "is up again") if word in line] == [
-            "is down",
-            "is up again",
-        ]
-
-
-def test_a_clock_that_is_set_forward_ends_a_lifetime_without_time_passing() -> None:
-    with World(cache_ttl_ceiling=3_600) as world:
-        world.upstream.put(NAME, url=TARGET)
-        world.get(f"/{NAME}")
-        world.set_clock(7_200)
-        world.get(f"/{NAME}")
-        assert world.upstream.queries(NAME) == 2
-
-
-def test_a_restart_keeps_what_was_answered_in_a_file(tmp_path: Path) -> None:
-    with World(store_url=f"sqlite:///{tmp_path}/store.sqlite") as world:
-        world.upstream.put(NAME, url=TARGET)
-        world.get(f"/{NAME}")
-        world.restart()
-        world.upstream.fault(EVERY_NAME, "reset")
-        assert world.get(f"/{NAME}").location == TARGET
-        assert world.upstream.queries(NAME) == 1
 
 
 def test_a_crash_loses_only_what_was_answered_in_the_last_second(tmp_path: Path) -> None:
