@@ -19,10 +19,8 @@ from handle_protocol.errors import (
     ServiceUnreachable,
     SignatureInvalid,
 )
-from handle_protocol.referral import Question, ResponseCode
+from handle_protocol.referral import Question
 from handle_protocol.wire.site_value import Value
-from tests.clock import Clock
-from tests.features.native.clients import client_of, query
 from tests.features.native.world import ROOT, Bench, Content, Referral, serv_value, site_value
 from tests.handle_protocol.server import HandleServer, write_bootstrap
 from tests.web.proxy import Proxy
@@ -323,37 +321,6 @@ async def test_a_record_names_a_bounded_number_of_service_handles() -> None:
 
 
 # --- with servers ------------------------------------------------------------------------------------------------
-
-
-async def test_new_names_of_a_known_prefix_resolve_after_the_end_of_the_root() -> None:
-    clock = Clock()
-    async with HandleServer(serial=2) as home:
-        home.put("10.1000/1", url="http://one.example/")
-        home.put("10.1000/2", url="http://two.example/")
-        root = HandleServer()
-        async with root:
-            root.put_values("0.NA/10.1000", home.site_value())
-            sites = (root.site(),)
-            async with client_of(root, known=sites, from_root=True, clock=clock) as client:
-                assert (await client.fetch(query("10.1000/1", certified=True))).is_verified
-                await root.__aexit__(None, None, None)
-                clock.advance(86_400.0)
-                assert (await client.fetch(query("10.1000/2"))).code is ResponseCode.SUCCESS
-                assert (await client.fetch(query("10.1000/2", certified=True))).is_verified
-                assert (await client.fetch(query("10.1000/none"))).code is ResponseCode.HANDLE_NOT_FOUND
-
-
-@pytest.mark.parametrize("lie", ["unsigned", "other-key", "garbage", "digest", "other-name", "server-error", "silent"])
-async def test_new_names_of_a_known_prefix_resolve_while_the_root_lies(lie: str) -> None:
-    clock = Clock()
-    async with HandleServer() as root, HandleServer(serial=2) as home:
-        home.put("10.1000/2", url="http://two.example/")
-        root.put_values("0.NA/10.1000", home.site_value())
-        async with client_of(root, from_root=True, clock=clock, lookup_timeout=1.0) as client:
-            assert (await client.fetch(query("10.1000/1", certified=True))).is_verified
-            root.lie("0.NA/10.1000", lie)
-            clock.advance(3_600.0)
-            assert (await client.fetch(query("10.1000/2", certified=True))).is_verified
 
 
 async def test_concurrent_names_of_an_overdue_prefix_share_one_lookup() -> None:
