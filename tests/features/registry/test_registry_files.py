@@ -29,7 +29,6 @@ from doi_proxy.features.registry.import_parts import (
     cut_blocks,
     find_parts,
     gunzip,
-    is_gzip,
     is_tar,
     list_source_files,
 )
@@ -70,10 +69,6 @@ RECORD = datacite_record("10.5555/record", "https://example.org/record")
 )
 def test_the_format_of_records_is_known_by_their_first_bytes(head: bytes, form: RegistryFormat | None) -> None:
     assert detect_format(head) is form
-
-
-def test_compressed_data_is_known_by_its_first_bytes() -> None:
-    assert [is_gzip(gzip.compress(b"x")), is_gzip(b"{}"), is_gzip(b"")] == [True, False, False]
 
 
 # --- blocks -------------------------------------------------------------------------------------------------------
@@ -131,17 +126,6 @@ def test_members_have_their_names_data_offsets_and_times(form: int) -> None:
     for member, data in found:
         assert archive[member.offset_data : member.offset_data + member.size] == data
         assert (member.mtime, member.isreg()) == (1_720_000_000, True)
-
-
-@pytest.mark.parametrize("seek", [False, True], ids=["read", "seek"])
-def test_members_that_are_not_read_are_skipped(seek: bool) -> None:
-    file = io.BytesIO(tar(FILES))
-    reader = ArchiveReader(file.read, (lambda count: file.seek(count, io.SEEK_CUR)) if seek else None)  # type: ignore[arg-type]
-    names = []
-    while (member := reader.next()) is not None:
-        names.append(member.name)
-        reader.take(3)
-    assert names == list(FILES)
 
 
 def test_links_devices_and_folders_have_no_data() -> None:
