@@ -179,6 +179,7 @@ class Silent(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
+        self.place = candidate(HandleServer(transport.get_extra_info("sockname")[1]), UDP)
 
     def datagram_received(self, data: bytes, address: Any) -> None:
         self.packets += 1
@@ -187,14 +188,19 @@ class Silent(asyncio.DatagramProtocol):
             self.transport.sendto(data, address)
 
 
-async def test_a_third_party_that_never_answers_gets_one_packet_at_a_time() -> None:
-    silent = Silent()
-    loop = asyncio.get_running_loop()
-    listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
-    place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
+@pytest.fixture
+async def silent() -> AsyncIterator[Silent]:
+    """A third party at an address of UDP."""
+    party = Silent()
+    listening, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: party, local_addr=("127.0.0.1", 0))
+    yield party
+    listening.close()
+
+
+async def test_a_third_party_that_never_answers_gets_one_packet_at_a_time(silent: Silent) -> None:
     # The interval is two first waits, which is longer than the test.
     transport = open_transports((UDP,))[UDP]
-    queries = [asyncio.create_task(transport.exchange(place, NAME.encode(), message(one))) for one in range(100)]
+    queries = [asyncio.create_task(transport.exchange(silent.place, NAME.encode(), message(one))) for one in range(100)]
     await asyncio.wait_for(silent.arrived.wait(), 10.0)
     for _ in range(200):
         await asyncio.sleep(0)
@@ -202,20 +208,14 @@ async def test_a_third_party_that_never_answers_gets_one_packet_at_a_time() -> N
     for one in queries:
         one.cancel()
     await asyncio.gather(*queries, return_exceptions=True)
-    listening.close()
 
 
-async def test_messages_wait_for_the_first_answer_of_an_address_and_no_longer() -> None:
-    silent = Silent()
+async def test_messages_wait_for_the_first_answer_of_an_address_and_no_longer(silent: Silent) -> None:
     silent.answers = True
-    loop = asyncio.get_running_loop()
-    listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
-    place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
     transport = open_transports((UDP,))[UDP]
     async with asyncio.timeout(20.0):
-        answers = await asyncio.gather(*(transport.exchange(place, b"", message(one)) for one in range(100)))
+        answers = await asyncio.gather(*(transport.exchange(silent.place, b"", message(one)) for one in range(100)))
     assert (answers, silent.packets) == ([message(one) for one in range(100)], 100)
-    listening.close()
 
 
 async def test_messages_do_not_wait_for_a_port_that_refused_the_first() -> None:
@@ -232,32 +232,22 @@ async def test_messages_do_not_wait_for_a_port_that_refused_the_first() -> None:
     assert {type(failure) for failure in failures} == {ServerUnreachable}
 
 
-async def test_a_third_party_gets_the_messages_of_a_cancelled_query_one_at_a_time() -> None:
-    silent = Silent()
-    loop = asyncio.get_running_loop()
-    listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
-    place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
+async def test_a_third_party_gets_the_messages_of_a_cancelled_query_one_at_a_time(silent: Silent) -> None:
     transport = open_transports((UDP,))[UDP]
-    queries = [asyncio.create_task(transport.exchange(place, NAME.encode(), message(one))) for one in range(4)]
+    queries = [asyncio.create_task(transport.exchange(silent.place, NAME.encode(), message(one))) for one in range(4)]
     for one in queries:
         await asyncio.wait_for(silent.arrived.wait(), 10.0)
         silent.arrived.clear()
         one.cancel()
     await asyncio.gather(*queries, return_exceptions=True)
     assert silent.packets == 4
-    listening.close()
 
 
-async def test_messages_to_a_silent_address_fail_with_the_first() -> None:
-    silent = Silent()
-    loop = asyncio.get_running_loop()
-    listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
-    place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
+async def test_messages_to_a_silent_address_fail_with_the_first(silent: Silent) -> None:
     transport = open_transports((UDP,), udp_wait=0.5)[UDP]
-    queries = (transport.exchange(place, b"", message(one)) for one in range(100))
+    queries = (transport.exchange(silent.place, b"", message(one)) for one in range(100))
     failures = await asyncio.gather(*queries, return_exceptions=True)
     assert ({type(failure) for failure in failures}, silent.packets) == ({ServerTimeout}, 3)
-    listening.close()
 
 
 # --- A machine on the way forges signed answers: of the root about prefixes, and of a handle server about names ------
@@ -423,6 +413,7 @@ def _forgeries() -> Iterator[tuple[str, Forgery]]:
     yield "values not found", lambda h, e, k: _under(_coded(h, 200), sign(h, k))
     yield "absent, key of the mirror", lambda h, e, k: sign(_coded(h, 100), mirror if k is not mirror else rsa_key())
     yield "absent, under the signature", lambda h, e, k: _under(_coded(h, 100), sign(h, k))
+    yield "absent, another operation", lambda h, e, k: sign(_headed(_coded(h, 100), op_code=2), k)
     yield "absent, unsigned", lambda h, e, k: _coded(h, 100)
     yield "absent, replay of another name", lambda h, e, k: sign(replace(_coded(h, 100), digest=_EARLIER), k)
     yield "not responsible", lambda h, e, k: _coded(h, 301)
@@ -513,7 +504,7 @@ async def test_no_forged_answer_steers_a_name_denies_it_or_is_verified(
     tmp_path: Path, at: str, verify: str, query: str
 ) -> None:
     forgeries, steered, others = dict(_forgeries()), 0, []
-    assert len(forgeries) == 62
+    assert len(forgeries) == 63
     async with _forging(tmp_path, at, forgeries.values(), upstream_verify=verify) as (proxy, evil):
         for number, name in enumerate(forgeries, 7_000):
             got = await proxy.get(f"/10.{number}/x{query}")
@@ -528,7 +519,7 @@ async def test_no_forged_answer_steers_a_name_denies_it_or_is_verified(
 async def test_by_default_no_forged_record_of_a_prefix_steers_an_unsigned_query(tmp_path: Path) -> None:
     forgeries = dict(_forgeries())
     async with _forging(tmp_path, "root", forgeries.values()) as (proxy, evil):
-        assert [(await proxy.get(f"/10.{number}/x")).status for number in range(7_000, 7_062)] == [502] * 62
+        assert [(await proxy.get(f"/10.{number}/x")).status for number in range(7_000, 7_063)] == [502] * 63
         assert evil.queries() == 0
 
 

@@ -104,21 +104,14 @@ async def test_a_root_that_failed_is_not_queried_for_each_known_prefix() -> None
     assert len(bench.asked) == before + 1 + len(names)
 
 
-async def test_a_service_is_not_used_after_its_grace() -> None:
-    bench = await _overdue()
+@pytest.mark.parametrize("grace", [_GRACE, 0.0])
+async def test_a_service_is_not_used_after_its_grace(grace: float) -> None:
+    bench = Bench(_direct(), grace=grace)
+    assert await bench.codes(_NAME) == [1]
+    bench.clock.advance(_DUE + grace - 1)
     bench.world.failures[ROOT] = ServerUnreachable()
-    bench.clock.advance(_GRACE - 1)
     assert await bench.codes(_NAME) == [1]
     bench.clock.advance(1)
-    with pytest.raises(ServerUnreachable):
-        await bench.codes(_NAME)
-
-
-async def test_without_a_grace_a_service_ends_with_its_lifetime() -> None:
-    bench = Bench(_direct(), grace=0.0)
-    await bench.codes(_NAME)
-    bench.clock.advance(_DUE)
-    bench.world.failures[ROOT] = ServerUnreachable()
     with pytest.raises(ServerUnreachable):
         await bench.codes(_NAME)
 
@@ -239,13 +232,6 @@ async def test_names_of_unknown_prefixes_do_not_stop_those_of_known_ones(tmp_pat
 
 
 # --- signatures --------------------------------------------------------------------------------------------------
-
-
-async def test_a_verified_service_is_used_on_for_certified_questions() -> None:
-    bench = await _overdue(certified=True)
-    bench.world.failures[ROOT] = SignatureInvalid()
-    assert await bench.codes(_NAME, certified=True) == [1]
-    assert bench.world.questions[-1][0].is_verified
 
 
 async def test_an_unverified_service_is_never_used_for_certified_questions() -> None:

@@ -17,13 +17,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
-from doi_proxy.errors import OversizedAnswer, UpstreamRefused, UpstreamUnreachable
+from doi_proxy.errors import UpstreamRefused, UpstreamUnreachable
 from doi_proxy.features.native.errors import HandleServerUnreachable, NoResponsibleService
 from doi_proxy.features.native.root_file import DirectoryLog, RootFile, root_file_path
 from handle_protocol.errors import ServerTimeout, SignatureInvalid, UnusableAnswer
 from handle_protocol.referral import ROOT_HANDLE, Answer, HandleService, ResponseCode
 from handle_protocol.signature_chain import MAX_ANSWERS, extend_chain, follow_chain
-from handle_protocol.value import MAX_VALUES
 from handle_protocol.wire.message import Envelope, Header, OpCode, OpFlag, Response, Values
 from handle_protocol.wire.site_value import (
     Interface,
@@ -34,11 +33,10 @@ from handle_protocol.wire.site_value import (
     encode_site,
 )
 from tests.clock import Clock
-from tests.features.native.clients import TCP, Exchanges, client_of, query
+from tests.features.native.clients import TCP, client_of, query
 from tests.handle_protocol.encoder import encode_response
 from tests.handle_protocol.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.handle_protocol.server import HandleServer, write_bootstrap
-from tests.table import table
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -266,29 +264,6 @@ def test_a_root_that_cannot_be_refreshed_is_a_line_and_its_return_another(caplog
 
 NAME = "10.1000/182"
 PREFIX = "0.NA/10.1000"
-
-
-#: Records over a limit of this program, with the sentence of the HTTP client.
-TOO_LARGE: Final = [
-    ((Value(1, b"X", b""),) * (MAX_VALUES + 1), f"The record has {MAX_VALUES + 1} values; the limit is {MAX_VALUES}"),
-    ((Value(1, b"X", b"x" * 1_100_000),), r"The answer is longer than 1048576 bytes\."),
-    # 200 kB on the wire, and "\u000b" for each of them in JSON.
-    ((Value(1, b"X", b"\x0b" * 200_000),), r"The values of the record have 12\d{5} bytes; the limit is 262144\."),
-]
-
-
-@table(("values", "sentence"), TOO_LARGE)
-async def test_a_record_over_a_limit_is_refused_at_once_and_is_no_failure_of_the_server(
-    values: tuple[Value, ...], sentence: str
-) -> None:
-    seen = Exchanges()
-    async with HandleServer() as server, client_of(server, observer=seen) as client:
-        server.put_values(NAME, *values)
-        for number in range(2):
-            with pytest.raises(OversizedAnswer, match=sentence):
-                await client.fetch(query(NAME, certified=bool(number)))
-        assert server.queries() == 2
-        assert [is_answered for _, is_answered in seen.seen] == [True, True]
 
 
 async def test_a_record_without_public_values_has_no_values() -> None:

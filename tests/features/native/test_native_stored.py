@@ -219,19 +219,6 @@ async def test_a_record_that_names_no_service_is_looked_up(hosts: _Hosts, values
     assert bench.asked.count(_LOOKUP) == 1
 
 
-async def test_a_record_that_an_operator_expired_is_looked_up(hosts: _Hosts) -> None:
-    await hosts.bench().codes(_NAME)
-    cache = hosts.cache()
-    await hosts.flush()
-    entry = await cache.get("10.5072")
-    assert entry is not None
-    await cache.expire(entry)
-    await cache.flush()
-    bench = hosts.bench()
-    await bench.codes(_NAME)
-    assert bench.asked.count(_LOOKUP) == 1
-
-
 async def test_a_record_that_is_too_long_is_remembered_by_this_process_alone(hosts: _Hosts) -> None:
     records = _records()
     records[ROOT][_PREFIX] = [site_value(3), Value(9, b"DESC", b"x" * 300_000)]
