@@ -25,7 +25,6 @@ from doi_proxy.features.registry.import_parts import (
     LeftOut,
     OversizeRecord,
     Part,
-    UnreadablePart,
     cut_blocks,
     find_parts,
     gunzip,
@@ -35,7 +34,6 @@ from doi_proxy.features.registry.import_parts import (
 from doi_proxy.features.registry.import_parts import TAR_BLOCK_BYTES as BLOCK_BYTES
 from doi_proxy.features.registry.import_worker import PartReport, ReadingOptions, read_part
 from doi_proxy.features.registry.json_values import RegistryFormat, detect_format
-from doi_proxy.system.files import GzipLimits
 from tests.features.registry.samples import (
     crossref_file,
     crossref_work,
@@ -381,13 +379,6 @@ def test_compressed_data_that_was_cut_or_damaged_is_a_failure_and_what_came_befo
         write(tmp_path / "b.jsonl.gz", whole[:40] + b"\0" * 40 + whole[80:]), RegistryFormat.CROSSREF
     )
     assert report.failure.startswith("the gzip data is damaged")
-
-
-def test_a_decompression_bomb_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_parts, "_LIMITS", GzipLimits(ratio=400, free_bytes=1_000_000))
-    bomb = gzip.compress(b"0" * 5_000_000)
-    with pytest.raises(UnreadablePart, match="more than 400 times its size"):
-        list(gunzip(iter([bomb])))
 
 
 def test_zeros_after_compressed_data_are_padding() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,8 @@ from doi_proxy.features.registry.import_files import _keep_newest
 from doi_proxy.features.registry.import_parts import LeftOut
 from doi_proxy.features.registry.import_worker import PartReport
 from doi_proxy.features.registry.json_values import RegistryRow
-from doi_proxy.features.registry.staging import Staging
+from doi_proxy.features.registry.staging import RUN_SECONDS, RunWriter, Staging
+from tests.clock import Clock
 
 
 @pytest.fixture
@@ -68,6 +70,9 @@ def test_an_import_goes_on_with_what_its_file_has_unless_it_is_dropped(tmp_path:
         assert (len(file.reports()), list(file.rows(""))) == (1, [row])
     with pytest.raises(ConfigurationError, match="is not finished; run it again to continue"):
         Staging(path, str(source), "--format csv", restart=False)
+    source.write_text("changed")
+    with pytest.raises(ConfigurationError, match="--restart"):
+        Staging(path, str(source), "", restart=False)
     with Staging(path, str(source), "--format csv", restart=True) as file:
         assert (file.is_continued, file.reports(), list(file.rows(""))) == (False, [], [])
         file.remove()
@@ -103,3 +108,20 @@ def test_of_a_full_disk_nothing_of_a_run_is_left(tmp_path: Path) -> None:
         assert (file.reports(), list(file.rows(""))) == ([], [])
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_rows_are_written_when_they_are_many_or_have_waited(file: Staging) -> None:
+    clock = Clock(100.0)
+    writer = RunWriter(file, 3, clock)
+
+    def add(part: str, rows: int) -> str:
+        """The parts that are in the file after one more."""
+        row: RegistryRow = ("10.5555/A", 0, "", "https://example.org/")
+        writer.add(PartReport(part, records=rows), msgspec.msgpack.encode([row] * rows))
+        return "".join(report.name for report in file.reports())
+
+    assert add("a", 1) == ""
+    clock.advance(RUN_SECONDS - 1.0)
+    assert add("b", 1) == ""
+    clock.advance(1.0)
+    assert [add("c", 0), add("d", 1), add("e", 2), add("f", 0)] == ["abc", "abc", "abcde", "abcde"]
