@@ -63,15 +63,6 @@ async def test_a_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     assert await watched.settle() == [1, 4]
 
 
-async def test_a_requested_reload_reads_the_files_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text(alias(1))
-    watched = Watched(path)
-    watched.files.reload(watched.settings)
-    await watched.files.look()
-    assert watched.in_force == [1, 1]
-
-
 async def test_a_file_that_is_gone_or_cannot_be_put_in_force_counts_as_broken(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(alias(1))

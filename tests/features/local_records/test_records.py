@@ -79,11 +79,6 @@ def test_a_denied_prefix_is_refused_with_its_own_record(name: str) -> None:
         RECORDS.resolve(HandleName(name), NOW)
 
 
-def test_routes_are_those_of_the_prefixes_with_an_upstream() -> None:
-    assert RECORDS.routes() == {"10.5072.ab.7": "http://upstream.example"}
-    assert len(RECORDS) == 7
-
-
 @pytest.mark.parametrize(
     ("template", "name", "url"),
     [
