@@ -150,27 +150,6 @@ def test_senders_who_forge_their_addresses_do_not_renew_the_tokens_of_a_client()
         bench.limits.admit(CLIENT)
 
 
-def test_another_rate_holds_for_clients_that_are_known() -> None:
-    bench = Bench(requests=None)
-    bench.limits.admit(CLIENT)
-    bench.limits.set_rate(Rate(1, 2))
-    for _ in range(2):
-        bench.limits.admit(CLIENT)
-    bench.limits.set_rate(Rate(1, 2))
-    with pytest.raises(RateExceeded):
-        bench.limits.admit(CLIENT)
-    bench.limits.set_rate(None)
-    bench.limits.admit(CLIENT)
-
-
-def test_a_prepared_answer_is_counted_once_and_its_refusal_by_the_full_path(tmp_path: Path) -> None:
-    bench = Bench(requests=Rate(1, 2))
-    assert [bench.limits.passes(CLIENT) for _ in range(3)] == [True, True, False]
-    assert bench.refusals == []
-    denied = Bench(deny=[CLIENT])
-    assert not denied.limits.passes(CLIENT) and denied.limits.passes(OTHER)
-
-
 def test_a_client_that_was_served_is_refused_as_soon_as_its_network_is_denied() -> None:
     bench = Bench(requests=None)
     assert bench.limits.passes(CLIENT)
