@@ -143,17 +143,6 @@ async def test_a_page_fits_a_telephone_in_every_language(window: Window, key: st
         await page.evaluate(_FOLD)
 
 
-@pytest.mark.usefixtures("axe")
-@pytest.mark.parametrize("scheme", SCHEMES)
-async def test_axe_finds_no_rule_broken_in_checked_references(window: Window, scheme: Literal["light", "dark"]) -> None:
-    await check_references(window)
-    await window.page.emulate_media(color_scheme=scheme)
-    violations, _ = await audit(window.page)
-    assert violations == []
-    await assert_fits(window.page)
-    await window.show("home")
-
-
 async def check_references(window: Window) -> None:
     """Show the outcome of a bibliography on a telephone: one DOI that is registered, and one that is not."""
     page = window.page

@@ -133,13 +133,6 @@ def test_it_gets_the_format_it_asks_for(site: Site, kind: str, expected: str) ->
     assert cite(site, format=kind) == FORMATS[expected]
 
 
-def test_names_of_one_prefix_ask_for_it_once(site: Site) -> None:
-    for number in range(3):
-        site.upstream.put(f"10.5555/{number}", url="http://127.0.0.1:9/")
-        assert cite(site, ids=f"10.5555/{number}") == BIBTEX
-    assert site.upstream.queries("10.5555") == site.upstream.queries("10.SERV/AGENCY") == 1
-
-
 def test_a_format_that_the_agency_does_not_have_is_told_by_the_agency(site: Site) -> None:
     with pytest.raises(httpx2.HTTPStatusError, match="406"):
         cite(site, format="datacite-xml")

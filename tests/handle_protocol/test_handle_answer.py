@@ -29,12 +29,6 @@ def test_a_record_keeps_its_values_unchanged_except_for_white_space() -> None:
     )
 
 
-def test_the_order_of_values_is_the_upstreams() -> None:
-    values = [{**URL, "index": 2}, {**URL, "index": 1}]
-    record = read_values(read_answer(answer(values=values), NAME).values)
-    assert [value.index for value in record.values] == [2, 1]
-
-
 @pytest.mark.parametrize(
     ("code", "expected"), [(100, ResponseCode.HANDLE_NOT_FOUND), (200, ResponseCode.VALUES_NOT_FOUND)]
 )

@@ -37,19 +37,6 @@ def test_a_selection_has_the_values_of_each_type_or_index_in_the_order_of_the_re
     assert list(found.select(types, indexes).values) == expected
 
 
-def test_a_selection_is_a_union_in_record_order() -> None:
-    raw = [
-        {"index": 100, "type": "HS_ADMIN"},
-        {"index": 1, "type": "URL"},
-        {"index": 2, "type": "Url.x"},
-        {"index": 3, "type": "DESC"},
-    ]
-    record = read_values(json.dumps(raw).encode())
-    assert [v.index for v in record.select(["url."], [100]).values] == [100, 1, 2]
-    assert [v.index for v in record.select([], []).values] == [100, 1, 2, 3]
-    assert record.select(["NOPE"]).values == ()
-
-
 def test_a_dot_alone_names_no_type() -> None:
     assert record((1, ""), (2, ".x"), (3, "URL")).select(["."]).values == ()
 
@@ -66,18 +53,6 @@ def test_the_values_of_a_type_are_its_own_and_with_a_dot_those_of_its_subtypes_t
         assert [value.index for value in found.of_type("Url.")] == [1, 2]
         assert [value.index for value in found.of_type("Url")] == [1]
         assert found.of_type("EMAIL") == ()
-
-
-def test_what_is_derived_is_computed_once_for_each_function() -> None:
-    calls: list[Record] = []
-
-    def count(one: Record) -> int:
-        calls.append(one)
-        return len(one.values)
-
-    found = record((1, "URL"))
-    assert (found.derive(count), found.derive(count), found.derive(lambda one: "other")) == (1, 1, "other")
-    assert len(calls) == 1
 
 
 def test_a_record_ends_with_the_first_of_its_values_or_after_a_day() -> None:

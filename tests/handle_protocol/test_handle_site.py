@@ -201,12 +201,6 @@ def test_an_interface_in_two_site_values_is_one_candidate() -> None:
     assert len(_candidates(_site(1), _site(1))) == 3
 
 
-def test_private_servers_are_queried_if_the_operator_allows_them() -> None:
-    site = ServiceSite(1, (_server(1, address="10.0.0.0"),))
-    assert _candidates(site) == []
-    assert len(_candidates(site, private=True)) == 3
-
-
 # --- Site values in JSON, and the bootstrap file that has those of the root ------------------------------------------
 
 

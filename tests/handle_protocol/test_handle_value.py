@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from handle_protocol.errors import ServerRefused, UnusableAnswer
 from handle_protocol.location import (
-    MAX_WEIGHT,
-    MAX_XML_BYTES,
     NO_LOCATIONS,
     Location,
     Locations,
@@ -158,12 +156,8 @@ def test_a_member_that_cannot_be_read_is_named_and_the_value_stays(member: str, 
     assert (read.ttl, read.timestamp, read.permissions, read.references) == (DEFAULT_TTL, None, "1110", ())
 
 
-def test_a_ttl_of_millions_of_years_is_bounded() -> None:
-    assert read_ttl(10**40).seconds == 100 * 365 * 86400
-
-
-@pytest.mark.parametrize("digits", [309, 400, 4_000])
-def test_a_ttl_of_hundreds_of_digits_is_bounded(digits: int) -> None:
+@pytest.mark.parametrize("digits", [40, 309, 400, 4_000])
+def test_a_ttl_of_many_digits_is_a_century(digits: int) -> None:
     century = 100 * 365 * 86400.0
     assert (read_ttl(10**digits), read_ttl(-(10**digits))) == (Ttl(century), Ttl(-century))
 
@@ -209,8 +203,9 @@ def test_an_element_has_at_most_500_attributes() -> None:
 
 def test_a_value_has_at_most_65536_bytes() -> None:
     assert read_locations("<l>" + "a" * (65_536 - 7) + "</l>") == Locations(settings={})
-    with pytest.raises(MalformedLocations, match="longer than 65536 bytes"):
-        read_locations("<l>" + "a" * (65_536 - 6) + "</l>")
+    for text in ("a" * (65_536 - 6), "ä" * (32_768 - 3), "<a/>" * 1_000_000):
+        with pytest.raises(MalformedLocations, match="longer than 65536 bytes"):
+            read_locations(f"<l>{text}</l>")
 
 
 def test_the_first_1000_elements_and_the_first_500_locations_count() -> None:
@@ -256,10 +251,6 @@ def test_a_filled_template_has_at_most_16384_characters() -> None:
     assert len(fill_template("a" * (16_384 - 5 - 9) + "{hdl}", "10.5%2Fabc"[:9], "10.5/abc")) == 16_384 - 5
     assert fill_template("a" * (16_384 - 5 - 8) + "{hdl}", "10.5%2Fabc"[:9], "10.5/abc") == ""
     assert fill_template("{hdl}{hdl:path}", "a" * 8_185, "b" * 8_185) == ""
-
-
-def test_a_weight_is_at_most_a_trillion() -> None:
-    assert Location((("weight", "1e300"),)).weight == 1_000_000_000_000.0
 
 
 def test_ten_namespace_values_are_looked_at() -> None:
@@ -517,7 +508,7 @@ class TestAttributes:
             ("", 1.0), ("heavy", 1.0), ("1,5", 1.0), ("nan", 1.0), ("NaN", 1.0), ("-nan", 1.0),
             ("inf", 1.0), ("-inf", 1.0), ("Infinity", 1.0), ("1e400", 1.0), ("-1e400", 1.0),
             # The sum of the greatest weights stays finite.
-            ("1e308", MAX_WEIGHT), ("9" * 300, MAX_WEIGHT),
+            ("1e308", 1_000_000_000_000.0), ("9" * 300, 1_000_000_000_000.0),
         ],
     )  # fmt: skip
     def test_a_weight_is_finite_and_not_negative(self, text: str, expected: float) -> None:
@@ -612,13 +603,6 @@ class TestHostileValues:
     def test_a_doctype_is_never_read(self, xml: str) -> None:
         with pytest.raises(MalformedLocations, match="DOCTYPE"):
             read_locations(xml)
-
-    def test_the_size_is_counted_in_bytes_of_utf_8(self) -> None:
-        room = MAX_XML_BYTES - len("<l></l>")
-        assert read_locations(f"<l>{'a' * room}</l>") == Locations(settings={})
-        for text in ("a" * (room + 1), "ä" * (room // 2 + 1), "<a/>" * 1_000_000):
-            with pytest.raises(MalformedLocations, match="longer than"):
-                read_locations(f"<l>{text}</l>")
 
     def test_lone_surrogates_are_replaced(self) -> None:
         assert only("<l><location href='a\ud800b'/></l>").get("href") == "a?b"

@@ -9,28 +9,14 @@ import pytest
 
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.branding.branding import MAX_MESSAGES_BYTES as MAX_FILE_BYTES
-from doi_proxy.features.branding.branding import check_contrast, contrast, read_messages, read_palettes
-from doi_proxy.web.languages import CORE, Catalogue, load_catalogues, read_packaged
-from doi_proxy.web.look import NamedLink, read_stylesheet
+from doi_proxy.features.branding.branding import check_contrast, read_messages, read_palettes
+from doi_proxy.web.languages import CORE, Catalogue, load_catalogues
+from doi_proxy.web.look import read_stylesheet
 
 
 def load(tags: tuple[str, ...], folder: Path) -> dict[str, Catalogue]:
     found = read_messages(tags, folder, (CORE,))
     return load_catalogues(tags, own={tag: translation.texts for tag, translation in found.items()})
-
-
-def test_a_language_without_texts_is_refused() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"'tlh' is not a language of the program: the text site.skip is missing"
-    ):
-        read_messages(("en", "tlh"), None, (CORE,))
-
-
-def test_a_file_of_the_institution_replaces_texts_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "en.toml").write_text('[home]\ntitle = "Find a DOI"\n', "utf-8")
-    texts = load(("en",), tmp_path)["en"].texts
-    assert texts["home.title"] == "Find a DOI"
-    assert texts.keys() == read_packaged(CORE, "en").keys()
 
 
 def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None:
@@ -64,13 +50,6 @@ def test_a_broken_file_of_the_institution_is_named_with_its_line(tmp_path: Path,
         read_messages(("en", "de"), tmp_path, (CORE,))
 
 
-def test_a_file_has_the_footer_and_the_links_of_its_language(tmp_path: Path) -> None:
-    (tmp_path / "de.toml").write_text('[brand]\nfooter = "Fuß"\n[brand.help_links]\n"Frag uns" = "/fragen"\n', "utf-8")
-    found = read_messages(("en", "de"), tmp_path, (CORE,))
-    assert (found["de"].footer, found["de"].links) == ("Fuß", {"help_links": (NamedLink("Frag uns", "/fragen"),)})
-    assert (found["en"].footer, found["en"].links) == ("", {})
-
-
 def test_a_file_of_the_institution_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "en.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match=r"en\.toml: the language file cannot be read"):
@@ -83,11 +62,3 @@ def test_a_file_of_the_institution_that_is_not_utf_8_is_refused(tmp_path: Path) 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_background(scheme: str) -> None:
     check_contrast(read_palettes(read_stylesheet())[scheme], scheme, "accent", "background")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "ratio"),
-    [("#000000", "#ffffff", 21.0), ("#ffffff", "#ffffff", 1.0), ("#767676", "#ffffff", 4.54)],
-)
-def test_the_contrast_is_that_of_wcag(one: str, other: str, ratio: float) -> None:
-    assert round(contrast(one, other), 2) == ratio

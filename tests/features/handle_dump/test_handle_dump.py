@@ -193,23 +193,6 @@ async def test_a_name_without_public_values_is_answered_as_its_server_did(
             assert (await proxy.get(f"/10.7777/{name}")).status == 200
 
 
-@table(
-    ("handle", "expected"),
-    [
-        ("10.7777/N-0", "10.7777/N-0 has a record already, in the dump\n"),
-        ("ADMIN", "ADMIN has no slash after its prefix"),
-        ("10.7777", "10.7777 has no slash after its prefix"),
-    ],
-)
-def test_a_name_that_no_record_can_have_is_named(
-    tmp_path: Path, handle: str, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = make_records(1, rsa_key())
-    records[handle] = to_json(Value(1, b"URL", b"https://target.example/"))
-    assert run(tmp_path, as_json(records)) == 1
-    assert expected in capsys.readouterr().err
-
-
 def test_the_signature_of_another_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     records = make_records(2, rsa_key())
     records["10.7777/n-1"] = records["10.7777/n-0"]

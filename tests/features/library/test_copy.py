@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from doi_names.errors import InvalidName
 from doi_names.name import HandleName
 from doi_proxy.features.library.copy import (
-    NO_SERVICE,
     NOT_CONCERNED,
     Decision,
     LibraryRules,
@@ -269,13 +268,6 @@ def test_targets_of_this_resolver_are_left_alone() -> None:
     assert outcome(given, work("https://example.edu/doi/"), reader(), own).outcome is Outcome.SENT
 
 
-def test_an_exempt_host_is_the_same_for_every_client() -> None:
-    given = rules('[[rule]]\nservice = "ezproxy"\n', exempt='exempt = ["arxiv.org"]\n')
-    for by in (reader(), reader(CAMPUS), reader(choice="https://ezproxy.example.edu/login")):
-        assert outcome(given, work("https://export.arxiv.org/abs/1"), by) is NOT_CONCERNED
-    assert outcome(given, work("https://notarxiv.org/abs/1"), reader()).outcome is Outcome.SENT
-
-
 @pytest.mark.parametrize(
     ("text", "facts"),
     [
@@ -304,14 +296,3 @@ def test_a_choice_wins_over_the_conditions_about_the_reader() -> None:
     # What the library exempts stays exempt.
     assert outcome(given, work(name="10.5555/1"), chosen) is NOT_CONCERNED
     assert outcome(given, work("https://open.publisher.com/"), chosen).url is None
-
-
-def test_a_reader_can_opt_out() -> None:
-    found = outcome(rules(TABLE), work(), reader(choice=NO_SERVICE))
-    assert (found.outcome, found.url) == (Outcome.OPTED_OUT, None)
-    assert ClientFact.COOKIE in found.facts
-
-
-@pytest.mark.parametrize("choice", ["https://evil.example/", "", "ezproxy", "none ", "https://ezproxy.example.edu/"])
-def test_a_choice_that_is_not_configured_counts_as_none(choice: str) -> None:
-    assert service(rules(TABLE), work(), reader(choice=choice)) == "ezproxy"

@@ -15,7 +15,7 @@ from doi_proxy.assembly.lifecycle import Lifecycle
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError
 from doi_proxy.features.library.copy import LibraryRules
-from doi_proxy.features.library.library import RULES_FILE, read_cookie, write_cookie
+from doi_proxy.features.library.library import RULES_FILE
 from doi_proxy.main import create
 from doi_proxy.store.kept_file import KeptFile
 from doi_proxy.system.toml_text import FileProblem
@@ -56,15 +56,6 @@ def test_a_broken_file_ends_the_start_with_its_line(tmp_path: Path) -> None:
     file.write_text('[[rule]]\nservice = "x"\n', encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"rules\.toml:2:1: service is 'x'"):
         create(settings_of(file))
-
-
-def test_an_expectation_that_is_not_met_ends_the_start(tmp_path: Path) -> None:
-    file = tmp_path / "rules.toml"
-    write(file, "a")
-    expected = '[[expect]]\ndoi = "10.1/2"\ntarget = "https://p.example/"\nservice = "none"\n'
-    file.write_text(file.read_text(encoding="utf-8") + expected, encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=r"rules\.toml:8:1: expected service 'none'"):
-        keep(file, print)
 
 
 async def test_a_broken_change_leaves_the_rules_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -148,24 +139,6 @@ def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path, prepare: Any, p
     prepare(tmp_path / "rules.toml")
     found = RULES_FILE.read(tmp_path / "rules.toml").problems
     assert len(found) == 1 and problem in str(found[0])
-
-
-async def test_a_running_watch_notices_a_change(tmp_path: Path) -> None:
-    file, used, changed = tmp_path / "rules.toml", list[LibraryRules](), asyncio.Event()
-    write(file, "a")
-
-    def use(rules: LibraryRules) -> None:
-        used.append(rules)
-        changed.set()
-
-    library = keep(file, use)
-    changed.clear()
-    write(file, "b")
-    task = asyncio.create_task(library.run(0.001))
-    async with asyncio.timeout(30):
-        await changed.wait()
-    task.cancel()
-    assert names(used) == ["a", "b"]
 
 
 # --- `/preferences`: the choice of a service, its cookie, and forms that other sites send ----------------------------
@@ -270,14 +243,6 @@ async def test_without_rules_the_page_says_so() -> None:
         got = await proxy.get("/preferences")
         assert got.status == 200 and "<form" not in got.text
         assert (await proxy.post("/preferences", "service=ezproxy")).status == 400
-
-
-@pytest.mark.parametrize("value", ["https://a.example/x?a=b&c=%20", 'https://a.example/"\\;,', "none"])
-def test_a_cookie_is_read_as_it_was_written(value: str) -> None:
-    name, field = write_cookie(value, path="", secure=False)
-    pair = field.decode().partition("; ")[0]
-    assert name == b"set-cookie" and not set(pair.partition("=")[2][1:-1]) & set(' ",;\\')
-    assert read_cookie(f"x=y; {pair}; z") == value
 
 
 async def test_a_fault_does_not_end_the_watching(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

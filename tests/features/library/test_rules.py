@@ -25,10 +25,6 @@ def test_the_shipped_example_meets_its_expectations() -> None:
     assert (len(rules.services), len(rules.rules), found) == (3, 3, [])
 
 
-def test_an_empty_file_has_no_rules() -> None:
-    assert read_rules({"rules.toml": ""})[0].rules == ()
-
-
 @table(
     ("text", "problem"),
     [

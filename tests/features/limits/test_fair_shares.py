@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.constants import BYPASSES, MOST_WAITING
+from tests.server.served import NAME, served
+from tests.table import table
 from tests.web.proxy import Proxy
 from tests.world.answer import Reply
 
@@ -175,6 +177,28 @@ class TestLists:
             assert (await proxy.get("/10.5555/x", client="::ffff:192.0.2.7")).status == 403
             assert (await proxy.get("/healthz", client="192.0.2.7")).status == 200
             assert (await proxy.get("/10.5555/x", client="192.0.2.16")).status == 404
+
+    @table(
+        ("peer", "forwarded", "status"),
+        [
+            ("127.0.0.2", "198.51.100.9", 403),
+            ("127.0.0.2", "203.0.113.1, 198.51.100.9", 403),
+            ("127.0.0.2", "198.51.100.9, 127.0.0.2", 403),
+            # The client itself sent everything before the last address.
+            ("127.0.0.2", "198.51.100.9, 203.0.113.1", 302),
+            # A host that is not a trusted proxy is the client, whatever it sends.
+            ("127.0.0.1", "198.51.100.9", 302),
+            ("127.0.0.3", "203.0.113.1", 403),
+        ],
+    )
+    async def test_a_client_is_the_last_address_that_no_trusted_proxy_has(
+        self, tmp_path: Path, peer: str, forwarded: str, status: int
+    ) -> None:
+        denied = _file(tmp_path, "198.51.100.9/32\n127.0.0.3/32")
+        async with served(trusted_proxies="127.0.0.2", client_deny_file=denied) as server:
+            await server.put(NAME)
+            head = f"GET /{NAME} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {forwarded}\r\nConnection: close\r\n\r\n"
+            assert (await server.exchange(head.encode(), client=peer)).startswith(b"HTTP/1.1 %d " % status)
 
 
 def _file(folder: Path, text: str) -> Path:

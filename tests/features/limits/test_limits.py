@@ -12,7 +12,7 @@ import pytest
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ClientDenied, RateExceeded
 from doi_proxy.features.limits.feature import TooManyBypasses
-from doi_proxy.features.limits.limits import ALLOW_FILE, BYPASS, DENIED, DENY_FILE, MAX_ADDRESSES, RATE, ClientLimits
+from doi_proxy.features.limits.limits import ALLOW_FILE, BYPASS, DENIED, DENY_FILE, MAX_ADDRESSES, ClientLimits
 from doi_proxy.networks import NetworkList
 from doi_proxy.rationing import MAX_ACCOUNTS, Rate
 from doi_proxy.resolver.resolution import Conditions, ResolveOptions
@@ -86,20 +86,6 @@ def test_what_an_answer_cost_is_paid_by_the_next_requests() -> None:
     bench.limits.admit(CLIENT)
 
 
-def test_past_its_burst_a_network_waits_and_another_does_not() -> None:
-    bench = Bench()
-    bench.limits.admit(CLIENT)
-    bench.limits.admit(NEIGHBOUR)
-    with pytest.raises(RateExceeded) as error:
-        bench.limits.admit(CLIENT)
-    quota = error.value.quota
-    assert (quota.name, quota.amount, quota.window, error.value.retry_after) == (RATE, 2, 2, 1.0)
-    bench.limits.admit(OTHER)
-    bench.clock.advance(1)
-    bench.limits.admit(CLIENT)
-    assert bench.refusals == [RATE]
-
-
 def test_a_request_that_bypasses_the_cache_is_counted_apart() -> None:
     bench = Bench()
     assert bench.conditions_of(request(CLIENT), ResolveOptions()).client == "192.0.2.0/24"
@@ -151,16 +137,6 @@ async def test_a_change_of_a_list_is_in_force_without_a_reload_and_a_mistake_is_
     assert await change("campus") == "broken"
 
 
-def test_a_list_is_dropped() -> None:
-    bench = Bench(requests=None)
-    assert bench.limits.admits_all
-    bench.limits.set_denied(NetworkList([ip_network("192.0.2.0/24")]))
-    with pytest.raises(ClientDenied):
-        bench.limits.admit(CLIENT)
-    bench.limits.set_denied(NetworkList())
-    bench.limits.admit(CLIENT)
-
-
 def test_senders_who_forge_their_addresses_do_not_renew_the_tokens_of_a_client() -> None:
     bench = Bench(requests=Rate(1, 1))
     bench.limits.admit(CLIENT)
@@ -172,45 +148,6 @@ def test_senders_who_forge_their_addresses_do_not_renew_the_tokens_of_a_client()
     bench.limits.forget_addresses()
     with pytest.raises(RateExceeded):
         bench.limits.admit(CLIENT)
-
-
-def test_another_rate_holds_for_clients_that_are_known() -> None:
-    bench = Bench(requests=None)
-    bench.limits.admit(CLIENT)
-    bench.limits.set_rate(Rate(1, 2))
-    for _ in range(2):
-        bench.limits.admit(CLIENT)
-    bench.limits.set_rate(Rate(1, 2))
-    with pytest.raises(RateExceeded):
-        bench.limits.admit(CLIENT)
-    bench.limits.set_rate(None)
-    bench.limits.admit(CLIENT)
-
-
-def test_without_a_rate_and_a_deny_list_no_request_is_refused() -> None:
-    bench = Bench(requests=None)
-    for _ in range(10):
-        bench.limits.admit(CLIENT)
-        assert bench.limits.passes(CLIENT)
-
-
-def test_the_stage_is_left_out_only_while_nobody_can_be_refused(tmp_path: Path) -> None:
-    bench = Bench(requests=None)
-    assert bench.limits.admits_all
-    bench.limits.deny([f"{CLIENT}/32"])
-    assert not bench.limits.admits_all
-    bench.limits.deny([])
-    assert bench.limits.admits_all
-    assert not Bench().limits.admits_all
-    assert not Bench(requests=None, deny=[CLIENT]).limits.admits_all
-
-
-def test_a_prepared_answer_is_counted_once_and_its_refusal_by_the_full_path(tmp_path: Path) -> None:
-    bench = Bench(requests=Rate(1, 2))
-    assert [bench.limits.passes(CLIENT) for _ in range(3)] == [True, True, False]
-    assert bench.refusals == []
-    denied = Bench(deny=[CLIENT])
-    assert not denied.limits.passes(CLIENT) and denied.limits.passes(OTHER)
 
 
 def test_a_client_that_was_served_is_refused_as_soon_as_its_network_is_denied() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 import pytest
 
 from doi_proxy.features.local_records.file_text import MAX_RECORD_CHARACTERS, read_records
-from doi_proxy.features.local_records.records import Denial, LocalAnswer, LocalRecord, Route, TargetTemplate
+from doi_proxy.features.local_records.records import LocalAnswer, LocalRecord
 from doi_proxy.resolver.resolution import Tombstone
 from doi_proxy.system.toml_text import FileProblem
 from handle_protocol.referral import ResponseCode
@@ -32,13 +30,6 @@ def values(record: LocalRecord) -> list[dict[str, object]]:
     return found
 
 
-def test_a_target_is_one_url_value() -> None:
-    record = one('doi = "10.5072/a"\ntarget = "https://example.org/a"')
-    data = {"format": "string", "value": "https://example.org/a"}
-    assert values(record) == [{"index": 1, "type": "URL", "data": data, "ttl": 86400}]
-    assert (record.subject, record.is_prefix, record.until, record.line) == ("10.5072/a", False, math.inf, 1)
-
-
 def test_a_tombstone_has_a_reason_and_a_date() -> None:
     inline = one('doi = "10.5072/a"\ntombstone = { reason = " Withdrawn. ", date = 2026-03-01 }')
     table = one('doi = "10.5072/a"\n[record.tombstone]\nreason = "Withdrawn."\ndate = 2026-03-01T10:00:00Z')
@@ -46,36 +37,6 @@ def test_a_tombstone_has_a_reason_and_a_date() -> None:
         assert isinstance(record.action, LocalAnswer)
         assert record.action.answer.code is ResponseCode.HANDLE_NOT_FOUND
         assert record.action.tombstone == Tombstone("Withdrawn.", "2026-03-01")
-
-
-def test_an_alias_is_one_alias_value() -> None:
-    record = one('doi = "10.5072/a"\nalias = "10.5072/b"')
-    assert [(value["type"], value["data"]) for value in values(record)] == [
-        ("HS_ALIAS", {"format": "string", "value": "10.5072/b"})
-    ]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        '[{ index = 1, type = "URL", data = "https://example.org" }]',
-        '\'\'\'[ {"index": 1, "type": "URL",\n "data": "https://example.org"} ]\'\'\'',
-    ],
-)
-def test_values_are_tables_or_the_json_of_the_rest_api(given: str) -> None:
-    record = one(f'doi = "10.5072/a"\nvalues = {given}')
-    assert values(record) == [{"index": 1, "type": "URL", "data": "https://example.org"}]
-
-
-def test_a_prefix_is_routed_denied_or_has_a_target_with_placeholders() -> None:
-    assert one('prefix = "10.5072"\nupstream = "https://handle.example.org"').action == Route(
-        "https://handle.example.org"
-    )
-    assert one('prefix = "10.5072"\ndeny = "For tests."').action == Denial("For tests.")
-    assert one('prefix = "10.5072"\ntarget = "https://e.org/{suffix}"').action == TargetTemplate(
-        "https://e.org/{suffix}"
-    )
-    assert isinstance(one('doi = "10.5072/a"\ntarget = "https://e.org/{suffix}"').action, LocalAnswer)
 
 
 @pytest.mark.parametrize(

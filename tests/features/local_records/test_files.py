@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from pathlib import Path
 
 import pytest
@@ -65,35 +63,6 @@ async def test_a_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     assert await watched.settle() == [1, 4]
 
 
-async def test_a_requested_reload_reads_the_files_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text(alias(1))
-    watched = Watched(path)
-    watched.files.reload(watched.settings)
-    await watched.files.look()
-    assert watched.in_force == [1, 1]
-
-
-async def test_a_broken_file_leaves_the_previous_records_in_force(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text(alias(1))
-    watched = Watched(path)
-    path.write_text(alias(1) + "[[record]]\ntargt = 1\n")
-    caplog.set_level(logging.INFO)
-    caplog.clear()
-    assert await watched.settle() == [1]
-    assert watched.files.state == "broken"
-    assert [record.getMessage().partition("; ")[0] for record in caplog.records] == [
-        f"local_records: {path}:5:1: unknown key 'targt'",
-        "local_records: the last good version is in force",
-    ]
-    path.write_text(alias(1) + alias(2))
-    assert await watched.settle() == [1, 2]
-    assert watched.files.state == "ok"
-
-
 async def test_a_file_that_is_gone_or_cannot_be_put_in_force_counts_as_broken(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(alias(1))
@@ -104,13 +73,6 @@ async def test_a_file_that_is_gone_or_cannot_be_put_in_force_counts_as_broken(tm
     path.write_text("".join(alias(n) for n in range(99)))
     assert await watched.settle() == [1]
     assert [one.message for one in watched.files.problems] == ["99 is too many"]
-
-
-def test_at_the_start_a_broken_file_is_an_error_of_the_configuration(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_text("[[record]]\ntargt = 1\n")
-    with pytest.raises(ConfigurationError, match=r"local_records: .*a.toml:2:1: unknown key 'targt'"):
-        Watched(path)
 
 
 async def test_a_folder_has_its_toml_files(tmp_path: Path) -> None:
@@ -132,24 +94,6 @@ def test_one_name_in_two_files_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "b.toml").write_text(alias(1))
     (found,) = problems(tmp_path)
     assert found == f"{tmp_path.name}/b.toml:1:1: 10.5072/1 has a record already, in line 2 of {tmp_path.name}/a.toml"
-
-
-def test_what_is_not_a_file_is_a_problem(tmp_path: Path) -> None:
-    pipe, loop, nothing = tmp_path / "pipe", tmp_path / "loop", tmp_path / "nothing"
-    os.mkfifo(pipe)
-    loop.symlink_to(loop)
-    assert problems(pipe) == ["pipe: it cannot be read: it is not a regular file"]
-    assert problems(loop) == ["loop: it cannot be read: Too many levels of symbolic links"]
-    assert problems(nothing) == ["nothing: it cannot be read: No such file or directory"]
-    assert problems(Path(os.devnull)) == ["null: it cannot be read: it is not a regular file"]
-
-
-def test_what_is_not_text_has_its_place(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_bytes(b"# a\n# \xff\n")
-    assert problems(path) == ["a.toml:2:3: the text is not UTF-8"]
-    path.write_bytes(b"# a\n\0\0\0")
-    assert problems(path) == ["a.toml:2:1: not valid TOML: invalid statement"]
 
 
 def test_records_bytes_and_files_are_bounded(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.features.bundles.export import ExportChoice, export
 from doi_proxy.features.lists.command import ResolveChoice
 from doi_proxy.features.lists.warm import warm
-from doi_proxy.features.local_records.records import LocalRecord, LocalRecords
-from doi_proxy.server.prepared_answers import PreparedAnswers
 from doi_proxy.server.protocol import ServerProtocol
 from doi_proxy.store.kept_file import KeptFile
 from tests.clock import Clock
@@ -89,35 +87,6 @@ async def test_a_tombstone_has_a_prepared_page_until_it_says_something_else(reco
     read_again(server)
     assert b"Merged." in (await server.answers(get("/10.1000/gone")))[0]
     assert len(uses) == 1
-
-
-async def test_a_hot_name_without_a_local_record_is_not_looked_up_among_them(records: Path) -> None:
-    server = Server(Clock(), ServerProtocol, local_records=records)
-    for _ in range(3):
-        assert HOT in (await server.answers(get("/10.1000/182")))[0]
-    assert isinstance(server.application.prepared, PreparedAnswers)
-    known, asked = server.application.prepared._resolver.local_records, list[str]()
-    assert isinstance(known, LocalRecords)
-
-    def find(key: str, _: float) -> LocalRecord | None:
-        asked.append(key)
-        return None
-
-    known._find = find  # type: ignore[assignment]
-    assert HOT in (await server.answers(get("/10.1000/182")))[0]
-    assert asked == []
-    records.write_text(RECORDS.replace("10.1000/target", "10.1000/182"), encoding="utf-8")
-    read_again(server)
-    assert HERE in (await server.answers(get("/10.1000/182")))[0]
-
-
-async def test_a_prefix_that_a_reload_denies_is_denied_within_the_second(records: Path) -> None:
-    server = Server(Clock(), ServerProtocol, local_records=records)
-    for _ in range(3):
-        assert HOT in (await server.answers(get("/10.1000/182")))[0]
-    records.write_text(RECORDS.replace('"10.9999"', '"10.1000"'), encoding="utf-8")
-    read_again(server)
-    assert (await server.answers(get("/10.1000/182")))[0].startswith(b"HTTP/1.1 403 ")
 
 
 async def test_a_clock_that_is_set_back_brings_a_local_record_back(records: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from doi_names.name import HandleName
@@ -16,7 +14,7 @@ from doi_proxy.features.local_records.records import (
     find_conflicts,
     find_expired,
 )
-from doi_proxy.resolver.resolution import Origin, Resolution
+from doi_proxy.resolver.resolution import Resolution
 from tests.table import table
 
 NOW = 1_700_000_000.0
@@ -79,17 +77,6 @@ def test_the_record_of_a_prefix_is_one_name_with_and_without_its_home(written: s
 def test_a_denied_prefix_is_refused_with_its_own_record(name: str) -> None:
     with pytest.raises(PrefixDenied, match="For tests"):
         RECORDS.resolve(HandleName(name), NOW)
-
-
-def test_an_answer_is_local_spelled_as_asked_and_has_no_end() -> None:
-    found = RECORDS.resolve(HandleName("10.5072/nAmE"), NOW)
-    assert found is not None
-    assert (found.name.text, found.origin, found.entry.fresh_until) == ("10.5072/nAmE", Origin.LOCAL, math.inf)
-
-
-def test_routes_are_those_of_the_prefixes_with_an_upstream() -> None:
-    assert RECORDS.routes() == {"10.5072.ab.7": "http://upstream.example"}
-    assert len(RECORDS) == 7
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from doi_proxy.cache.store import CountingStore, Store
-from doi_proxy.features.metrics.instruments import STORE_OPERATIONS, HttpMetrics, UpstreamMetrics
-from doi_proxy.upstream.guard import UNSENT_OUTCOMES, list_outcomes
+from doi_proxy.features.metrics.instruments import STORE_OPERATIONS, HttpMetrics
+from doi_proxy.upstream.guard import list_outcomes
 from tests.cluster.processes import Process, until
 from tests.cluster.processes import Proxy as ProcessProxy
 from tests.cluster.raw_http import ask
@@ -344,20 +344,6 @@ async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends(proxy: 
     assert value(found, "upstream_questions_total", upstream="1", outcome="upstream-paused") == 1
 
 
-def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:
-    registry = CollectorRegistry()
-    metrics = UpstreamMetrics(registry, list_outcomes(), UNSENT_OUTCOMES)
-    record_query = metrics.query_recorder(2)
-    for outcome in list_outcomes():
-        record_query(outcome, 0.5)
-    found = samples(generate_latest(registry).decode())
-    series = {dict(labels)["outcome"] for (name, labels) in found if name == "doi_proxy_upstream_questions_total"}
-    assert series == list_outcomes()
-    assert value(found, "upstream_question_duration_seconds_count", upstream="2") == len(
-        list_outcomes() - UNSENT_OUTCOMES
-    )
-
-
 @anyio
 async def test_several_upstreams_are_labelled_by_their_number_in_the_settings() -> None:
     async with Proxy() as other:
@@ -384,15 +370,6 @@ async def test_questions_under_way_are_seen_while_they_last() -> None:
         assert value(during, "upstream_in_flight") == 1
         assert value(during, "upstream_waiting") == 0
         assert 4.0 <= value(during, "upstream_budget_tokens") < 4.5
-
-
-@anyio
-async def test_a_shared_budget_is_looked_at_in_the_store(tmp_path: Path) -> None:
-    async with Proxy(store_url=f"sqlite:///{tmp_path}/store.sqlite3", upstream_rate=0.001, upstream_burst=10) as proxy:
-        for number in range(4):
-            await proxy.get(f"/api/handles/10.5555/{number}")
-        assert value(await scraped(proxy), "upstream_budget_tokens") == pytest.approx(6, abs=0.1)
-        assert value(await scraped(proxy), "upstream_budget_tokens") == pytest.approx(6, abs=0.1)
 
 
 @anyio

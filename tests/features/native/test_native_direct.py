@@ -27,7 +27,6 @@ from handle_protocol.wire.site_value import Interface, Purpose, Server, ServiceS
 from tests.clock import Clock
 from tests.features.native.clients import HEALTH, HTTPS, TCP, Tokens, client_of, direct_server, open_exchange, query
 from tests.handle_protocol.certificates import new_key, serve_tls
-from tests.handle_protocol.keys import dsa_key, public_bytes
 from tests.handle_protocol.server import HandleServer
 
 pytestmark = pytest.mark.anyio
@@ -145,15 +144,6 @@ async def test_the_ports_of_an_only_server_are_used_at_the_address_that_was_name
     seen = Seen(site_of(server_at("93.184.216.34", interface(2, 8000))))
     await resolve(finder_of(seen), times=2)
     assert ("HTTP", 8000) in seen.interfaces
-
-
-async def test_the_site_information_names_no_key() -> None:
-    own = replace(server_at("127.0.0.1", interface(1, 2641)), public_key=public_bytes(dsa_key()))
-    seen = Seen(site_of(own))
-    await resolve(finder_of(seen), times=2)
-    assert [server.public_key for site in seen.services[-1].sites for server in site.servers] == [b""]
-    await resolve(finder_of(seen, known=(site_of(own),)))
-    assert [server.public_key for site in seen.services[-1].sites for server in site.servers] == [own.public_key]
 
 
 async def test_a_secondary_server_that_was_named_is_asked_for_auth() -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any
 
 import pytest
 
 from doi_proxy.errors import UpstreamUnreachable
-from doi_proxy.features.native import direct
 from doi_proxy.features.native.direct import NativeSource
 from doi_proxy.features.native.errors import ForeignAnswer
 from handle_protocol.errors import ServerTimeout
 from handle_protocol.referral import Question, ResponseCode
-from handle_protocol.site import HealthLimits
 from handle_protocol.transport.udp import FIRST_WAIT
 from handle_protocol.wire.message import Filters, Query, encode_query
 from tests.features.native.clients import (
@@ -58,28 +55,6 @@ async def test_a_lost_datagram_is_sent_again_with_the_same_id() -> None:
         server.datagrams_lost = 1
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
         assert server.queries() == 1
-
-
-async def test_packets_of_other_requests_are_dropped() -> None:
-    request = encode_query(Query(Filters(b"10.1000/182"), request_id=7, expiration=0))
-    stranger = encode_query(Query(Filters(b"10.1000/182"), request_id=8, expiration=0))
-
-    class Echo(asyncio.DatagramProtocol):
-        def connection_made(self, transport: Any) -> None:
-            self.transport = transport
-
-        def datagram_received(self, data: bytes, address: Any) -> None:
-            for packet in (b"", b"short", stranger, stranger[:19], data):
-                self.transport.sendto(packet, address)
-
-    loop = asyncio.get_running_loop()
-    echo, _ = await loop.create_datagram_endpoint(Echo, local_addr=("127.0.0.1", 0))
-    try:
-        server = HandleServer(echo.get_extra_info("sockname")[1])
-        got = await open_transports((UDP,))[UDP].exchange(candidate(server, UDP), b"10.1000/182", request)
-        assert got == request
-    finally:
-        echo.close()
 
 
 async def test_an_answer_with_a_lost_packet_is_not_joined_with_a_second_answer() -> None:
@@ -140,17 +115,11 @@ async def test_a_transport_that_one_server_shows_to_be_blocked_is_the_last_at_an
         await exchange.aclose()
 
 
-async def test_a_closed_udp_port_costs_no_wait() -> None:
-    without_udp = frozenset({"tcp", "http"})
-    async with HandleServer(transports=without_udp) as server, client_of(server) as client:
+@pytest.mark.parametrize("transports", [("tcp", "http"), ("http",)])
+async def test_a_closed_port_costs_no_wait(transports: tuple[str, ...]) -> None:
+    async with HandleServer(transports=frozenset(transports)) as server, client_of(server) as client:
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
-        assert server.by_transport == {"tcp": 1}
-
-
-async def test_a_server_behind_http_alone_is_found_at_its_port() -> None:
-    async with HandleServer(transports=frozenset({"http"})) as server, client_of(server) as client:
-        assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
-        assert server.by_transport == {"http": 1}
+        assert server.by_transport == {transports[0]: 1}
 
 
 async def test_each_further_message_needs_a_token() -> None:
@@ -161,16 +130,6 @@ async def test_each_further_message_needs_a_token() -> None:
         assert server.queries() == 0
 
 
-async def test_ipv6_and_ipv4_addresses_of_a_name_are_both_queried(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def both(*args: Any, **kwargs: Any) -> list[Any]:
-        return [(socket.AF_INET6, 0, 0, "", ("::1", port, 0, 0)), (socket.AF_INET, 0, 0, "", ("127.0.0.1", port))]
-
-    async with HandleServer() as server, client_of(server) as client:
-        port = server.port
-        monkeypatch.setattr(direct, "look_up", both)
-        assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
-
-
 async def answer_slowly(server: HandleServer, client: NativeSource) -> None:
     """The first answer of a server takes longer than UDP waits."""
     server.hold(NAME)
@@ -178,10 +137,6 @@ async def answer_slowly(server: HandleServer, client: NativeSource) -> None:
     await asyncio.sleep(2 * FIRST_WAIT)
     server.release(NAME)
     assert (await fetching).code is ResponseCode.HANDLE_NOT_FOUND
-
-
-def test_a_server_counts_as_slow_if_udp_would_send_its_messages_again() -> None:
-    assert HealthLimits().slow_seconds == FIRST_WAIT
 
 
 async def test_a_slow_server_has_two_head_starts_and_is_not_queried_by_udp_meanwhile() -> None:

@@ -46,12 +46,6 @@ async def ask(server: HandleServer, *, observer: Exchanges | None = None, both: 
         await exchange.aclose()
 
 
-async def test_a_certificate_with_the_key_of_the_site_is_accepted(tmp_path: Path, key: RSAPrivateKey) -> None:
-    async with HandleServer(key=key, tls=serve_tls(tmp_path, key)) as server:
-        assert await ask(server) == ResponseStatus.HANDLE_NOT_FOUND
-        assert server.by_transport == {"https": 1}
-
-
 async def test_the_dates_of_a_certificate_do_not_matter(tmp_path: Path, key: RSAPrivateKey) -> None:
     async with HandleServer(key=key, tls=serve_tls(tmp_path, key, is_expired=True)) as server:
         assert await ask(server) == ResponseStatus.HANDLE_NOT_FOUND

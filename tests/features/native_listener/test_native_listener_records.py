@@ -38,19 +38,8 @@ async def test_a_tombstone_is_not_a_record_with_a_target(tmp_path: Path, by: str
         assert proxy.upstream.queries("10.5555/gone") == 0
 
 
-@pytest.mark.parametrize(
-    ("level", "shown"),
-    [
-        (0, {"client": "127.0.0.1", "path": "/10.5555/a%22%0A"}),
-        (1, {"client": "127.0.0.0", "path": "/10.5555/a%22%0A"}),
-        (2, {"path": "/10.5555/a%22%0A"}),
-        (3, {}),
-    ],
-)
-async def test_each_request_has_a_line_in_the_access_log(
-    level: int, shown: dict[str, str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    async with listening(access_log="json", privacy_level=level) as proxy:
+async def test_each_request_has_a_line_in_the_access_log(capfd: pytest.CaptureFixture[str]) -> None:
+    async with listening(access_log="json", privacy_level=1) as proxy:
         proxy.upstream.put("10.5555/a", url="https://target.example/")
         for by in TRANSPORTS:
             await proxy.resolve('10.5555/a"\n', by=by)
@@ -60,7 +49,7 @@ async def test_each_request_has_a_line_in_the_access_log(
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [line["status"] for line in lines] == [102, 102, 102, 1, 1]
     assert {(line["method"], line["route"]) for line in lines} == {("HDL", "native")}
-    assert {key: lines[0][key] for key in ("client", "path") if key in lines[0]} == shown
+    assert (lines[0]["client"], lines[0]["path"]) == ("127.0.0.0", "/10.5555/a%22%0A")
     assert all(line["bytes"] > 40 and line["ms"] >= 0 and line["request_id"] for line in lines)
 
 

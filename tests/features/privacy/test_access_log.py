@@ -211,13 +211,6 @@ def test_networks_are_remembered_for_a_second_and_addresses_never() -> None:
     assert list(form._networks.values()) == ["203.0.113.0"]
 
 
-def test_a_method_is_written_as_it_is_or_escaped() -> None:
-    def show(method: str) -> str:
-        return str(json.loads(LineFormat("json", 2)(LogLine(0.0, "id", "", method, b"/", b"", "doi")))["method"])
-
-    assert [show(method) for method in ("GET", "HEAD", 'A"B', "X" * 100)] == ["GET", "HEAD", "A%22B", "X" * 64]
-
-
 def test_a_long_path_is_cut_and_says_so() -> None:
     assert format_path(b"/" + b"x" * (MAX_PATH - 1), b"", 2) == "/" + "x" * (MAX_PATH - 1)
     assert format_path(b"/" + b"x" * MAX_PATH, b"", 2) == "/" + "x" * (MAX_PATH - 1) + "..."

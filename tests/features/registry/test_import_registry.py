@@ -207,19 +207,6 @@ def test_after_a_kill_the_next_run_continues_and_nothing_is_lost_or_counted_twic
     assert not store.with_name("store.sqlite3.import").exists()
 
 
-def test_an_import_that_is_not_finished_is_continued_or_dropped_and_not_mixed(store: Path, tmp_path: Path) -> None:
-    source, _ = many_files(tmp_path / "files")
-    kill_import(store, source, 4)
-    other = write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", "")))
-    with pytest.raises(ConfigurationError, match="is not finished; run it again to continue"):
-        imports(store, other)
-    write(source / "0.csv", table_of(("10.5555/a", "https://example.org/", "X", "")))
-    with pytest.raises(ConfigurationError, match="--restart"):
-        imports(store, source)
-    assert not imports(store, other, restart=True).is_continued
-    assert set(content(store)) == {"10.5555/A"}
-
-
 @pytest.mark.parametrize("entries", [2, 40])
 def test_names_that_an_upstream_has_answered_are_counted_and_their_records_stay(
     store: Path, tmp_path: Path, entries: int, monkeypatch: pytest.MonkeyPatch

@@ -228,11 +228,6 @@ def test_a_table_must_say_where_names_and_urls_are(line: bytes, reason: str) -> 
 # --- Records of the agencies' files ----------------------------------------------------------------------------------
 
 
-def test_a_record_has_the_name_the_url_the_agency_and_the_date() -> None:
-    record = make_record(" 10.5555/Ab ", " https://example.org/ \n", "Crossref", 7)
-    assert record == ("10.5555/AB", 7, "Crossref", "https://example.org/")
-
-
 @table(
     ("doi", "url", "reason"),
     [

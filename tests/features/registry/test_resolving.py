@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from doi_names.name import HandleName
 from doi_proxy.assembly.core import RECHECK
 from doi_proxy.cache.entry import Entry
 from doi_proxy.errors import NotInBundle, UpstreamRefused
@@ -80,11 +79,6 @@ async def test_a_not_found_of_the_upstream_wins_after_a_second_query(path: Path)
         assert count_registry(path, bench.clock) == 0
 
 
-async def test_other_names_are_not_known(path: Path) -> None:
-    async with knowing(path) as bench:
-        assert not (await bench.ask(HandleName(NAME.text + "/2"))).is_registered
-
-
 def find_target(bench: Bench) -> str | None:
     """The URL of the registry record that memory answers with. None if it does not answer."""
     found = bench.resolver.resolve_now(NAME)
@@ -118,23 +112,10 @@ async def test_memory_answers_while_the_name_is_not_queried_again(failing: Bench
     assert find_target(failing) is None
 
 
-async def test_memory_gives_way_to_an_answer_of_the_upstream(failing: Bench) -> None:
-    await failing.cache.put(entry(NAME.key))
-    found = failing.resolver.resolve_now(NAME)
-    assert found is not None
-    assert (found.origin, found.entry) == (Origin.HIT, entry(NAME.key))
-
-
 async def test_an_import_into_the_file_takes_effect_once_it_is_announced(failing: Bench, path: Path) -> None:
     write_registry(path, Clock(), {NAME.text: NEW}, date=FILE_DATE + 1)
     await failing.cache.forget_announced()
     assert find_target(failing) == target(await failing.ask()) == NEW
-
-
-async def test_an_import_that_changes_nothing_is_not_announced(failing: Bench, path: Path) -> None:
-    write_registry(path, Clock(), {NAME.text: NEW}, date=FILE_DATE - 1)
-    await failing.cache.forget_announced()
-    assert find_target(failing) == REGISTRY
 
 
 @pytest.mark.parametrize("is_prefix", [False, True])

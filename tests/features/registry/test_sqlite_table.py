@@ -25,7 +25,6 @@ from doi_proxy.features.registry.sqlite_blocks import (
     MAX_ROWS,
     RegistryTable,
     WriteCounts,
-    find_line,
     find_row,
     pack_block,
     split_lines,
@@ -62,13 +61,6 @@ def keys(table: RegistryTable, prefix: str = "", after: str = "") -> list[str]:
     return [row[0] for page in table.pages(prefix, after=after) for row in page]
 
 
-def test_records_survive_a_restart(path: Path, table: RegistryTable, clock: Clock) -> None:
-    table.write(rows(record()))
-    table.close()
-    with RegistryTable(path, now=clock()) as again:
-        assert (again.find("10.1000/00001"), again.count()) == (record(), 1)
-
-
 @pytest.mark.parametrize(
     ("later", "counts", "stays"),
     [
@@ -82,12 +74,6 @@ def test_the_later_date_wins(table: RegistryTable, later: RegistryRow, counts: W
     table.write(rows(record()))
     assert table.write(rows(later)) == counts
     assert (table.find("10.1000/00001"), table.count()) == (stays, 1)
-
-
-def test_a_name_that_occurs_twice_in_a_batch_is_counted_once(table: RegistryTable) -> None:
-    counts = table.write(rows(record(date=2), record(date=1), record(date=3, url="https://b.example/")))
-    assert counts == WriteCounts(new=1, older=1, changed=1)
-    assert (table.find("10.1000/00001"), table.count()) == (record(date=3, url="https://b.example/"), 1)
 
 
 def test_a_damaged_block_is_replaced_and_the_others_stay(path: Path, table: RegistryTable) -> None:
@@ -157,20 +143,6 @@ def test_the_records_of_a_prefix_begin_with_the_one_whose_name_is_the_prefix(tab
     table.write(rows(*(record(n) for n in range(100))))
     for key in [f"10.1000/{n:05}" for n in range(100)]:
         assert keys(table, key) == [key]
-
-
-@pytest.mark.parametrize("step", [1, 7, 50, 2_000])
-def test_a_delta_of_many_blocks_changes_what_it_has_and_nothing_else(table: RegistryTable, step: int) -> None:
-    model = {one[0]: one for one in (record(n) for n in range(10, 8_010, 2))}
-    table.write(rows(*model.values()))
-    later = [record(n, "https://b.example/") for n in [*range(5), *range(10, 8_010, step), *range(9_000, 9_100)]]
-    known = sum(one[0] in model for one in later)
-    assert table.write(rows(*later)) == WriteCounts(new=len(later) - known, changed=known)
-    model.update({one[0]: one for one in later})
-    assert [row for page in table.pages() for row in page] == rows(*(model[key] for key in sorted(model)))
-    assert table.count() == len(model)
-    assert table.forget(one[0] for one in later) == len(later)
-    assert table.count() == len(keys(table)) == len(model) - len(later)
 
 
 def test_a_damaged_key_of_a_block_does_not_stop_a_write(path: Path, table: RegistryTable) -> None:
@@ -301,10 +273,6 @@ def test_blocks_keep_their_limits(lengths: list[int]) -> None:
     assert all(sum(map(len, block)) <= MAX_BYTES for block in cut if len(block) > 1)
 
 
-def test_a_row_that_a_block_does_not_have_is_none() -> None:
-    assert find_row("10.1000/183", unpack_lines(KEY, pack(KEY, [row(), row("10.1000/184")]))) is None
-
-
 def test_a_block_of_another_format_is_damage() -> None:
     body = bytes([FORMAT_VERSION + 1]) + pack(KEY, [row()])[5:]
     data = crc32(body, crc32(KEY.encode())).to_bytes(4, "little") + body
@@ -348,12 +316,3 @@ def test_an_entry_is_never_fresh_always_usable_and_has_the_url_value() -> None:
 def test_an_entry_has_its_target_without_parsing_if_it_can_be_sent_as_it_is(url: str, target: str | None) -> None:
     answer = to_entry((KEY, 1, "Crossref", url)).answer
     assert (json.loads(answer.values)[0]["data"]["value"], answer.target) == (url, target)
-
-
-@given(blocks, texts)
-def test_a_key_is_found_among_the_lines_in_the_order_of_keys(packed: list[RegistryRow], text: str) -> None:
-    lines, keys = list(map(write_block_line, packed)), [one[0] for one in packed]
-    assert [find_line(lines, key.encode()) for key in keys] == [(at, True) for at in range(len(keys))]
-    key = "10.1000/" + text
-    at, is_known = find_line(lines, key.encode())
-    assert (is_known, sorted([*keys, key])[at]) == (key in keys, key)

@@ -19,7 +19,7 @@ from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
 from doi_proxy.features.admin.purge import Selection, purge
 from doi_proxy.features.sqlite.store import SqliteStore
-from tests.cache.entries import NOW, entry, missing
+from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import fill
 from tests.parts import usual_cache
@@ -55,31 +55,12 @@ async def test_without_an_entry_the_registry_record_is_found_and_is_no_entry(cac
     assert (await cache.get(KEY), cache.peek(KEY)) == (None, None)
 
 
-async def test_every_usable_answer_of_the_upstream_wins(cache: TieredStore, clock: Clock) -> None:
-    for answer in (entry(fetched_at=FILE_DATE - 5.0), missing(KEY)):
-        await cache.put(answer)
-        await cache.flush()
-        assert await cache.find(KEY) == answer
-        assert await cache.find(KEY, newest=True) == answer
-
-
 async def test_the_registry_record_answers_after_the_hard_expiry_of_a_record(cache: TieredStore, clock: Clock) -> None:
     await cache.put(entry(ttl=10, grace=10))
     await cache.flush()
     clock.advance(30)
     assert isinstance(await cache.find(KEY), RegistryEntry)
     assert isinstance(cache.get_now(KEY), RegistryEntry)
-
-
-async def test_a_not_found_of_the_upstream_deletes_the_registry_record(
-    cache: TieredStore, path: Path, clock: Clock
-) -> None:
-    await cache.put(missing(KEY))
-    await cache.flush()
-    clock.advance(3_600)
-    found = await cache.find(KEY, newest=True)
-    assert found is None or not found.is_usable(clock())
-    assert count_registry(path, clock) == 2
 
 
 async def test_an_older_record_of_the_upstream_is_put_although_the_file_is_newer(cache: TieredStore) -> None:

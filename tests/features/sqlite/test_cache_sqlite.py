@@ -18,7 +18,7 @@ import pytest
 from doi_proxy.errors import StoreError
 from doi_proxy.features.sqlite import writer
 from doi_proxy.features.sqlite.store import SqliteStore
-from doi_proxy.features.sqlite.writer import GATHER, BatchWriter, Change
+from doi_proxy.features.sqlite.writer import GATHER, MAX_PENDING, BatchWriter, Change
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.features.sqlite.sqlite_stores import NEVER, keys, opened
@@ -144,6 +144,7 @@ async def test_a_failed_batch_is_reported_and_the_next_one_is_written(path: Path
             with pytest.raises(StoreError):
                 await store.flush()
             assert "no such table" in (await store.stats()).detail
+            assert "; 0 writes dropped, 1 lost" in (await store.stats()).detail
             assert not (await store.stats()).healthy
             other.execute("ALTER TABLE hidden RENAME TO entries")
         # It is written all the same.
@@ -154,6 +155,37 @@ async def test_a_failed_batch_is_reported_and_the_next_one_is_written(path: Path
         assert await store.get("10.1000/1") is None
         assert await store.get("10.1000/2") is not None
         assert (await store.stats()).healthy
+
+
+def test_after_a_failure_an_empty_batch_is_tried_until_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "RETRY", 0.01)
+    written = Event()
+    errors = [RuntimeError("the disk is read-only")] * 3
+
+    def write(changes: list[Change], used: dict[str, float]) -> None:
+        if errors:
+            raise errors.pop()
+        if not changes:
+            written.set()
+
+    writing = BatchWriter(write, gather=NEVER)
+    writing.submit(Change("10.1000/182", entry(), announce=False))
+    with pytest.raises(StoreError, match="read-only"):
+        writing.flush().result(PATIENCE)
+    assert written.wait(PATIENCE)
+    writing.flush().result(PATIENCE)
+    assert (writing.last_error, writing.lost) == (None, 1)
+    writing.close()
+
+
+def test_the_times_of_use_that_wait_are_bounded() -> None:
+    written: list[int] = []
+    writing = BatchWriter(lambda changes, used: written.append(len(used)), gather=NEVER)
+    for number in range(MAX_PENDING + 1):
+        writing.record_use(str(number), 1.0)
+    writing.flush().result(PATIENCE)
+    assert sum(written) == MAX_PENDING
+    writing.close()
 
 
 async def test_a_cancelled_flush_does_no_harm(path: Path, clock: Clock) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from doi_proxy.cache.entry import Entry
-from doi_proxy.cache.store import MAX_PURGES, PURGE_MEMORY, UNKNOWN
+from doi_proxy.cache.store import MAX_PURGES, UNKNOWN
 from doi_proxy.features.sqlite.file import connect, prepare
-from doi_proxy.features.sqlite.writer import Change, write_batch
+from doi_proxy.features.sqlite.writer import Change, split_changes, write_batch
 from doi_proxy.store.stored_entry import unpack
 from tests.cache.entries import NOW, entry
 
@@ -62,21 +62,6 @@ def test_a_batch_is_written_whole_or_not_at_all(file: sqlite3.Connection) -> Non
     assert not file.in_transaction
 
 
-@pytest.mark.parametrize("number", [1, 63, 64, 65, 129])
-def test_all_entries_of_a_batch_are_written(file: sqlite3.Connection, number: int) -> None:
-    write(file, *(put(entry(f"10.1000/{n:03}")) for n in range(number)))
-    assert keys(file) == [f"10.1000/{n:03}" for n in range(number)]
-    assert file.execute("SELECT entries FROM totals").fetchone() == (number,)
-
-
-def test_a_purge_and_the_entry_after_it_can_be_one_change(file: sqlite3.Connection) -> None:
-    write(file, put(entry(url="http://example.org/old")))
-    write(file, Change(KEY, entry(), announce=True, purged_at=NOW))
-    assert read(file) == entry()
-    assert file.execute("SELECT scope, at FROM purges").fetchall() == [(KEY, NOW)]
-    assert file.execute("SELECT key FROM announcements").fetchall() == [(KEY,)]
-
-
 def test_announcements_of_long_names_have_a_bound_in_bytes(file: sqlite3.Connection) -> None:
     for at in range(0, 1_000, 100):
         write(
@@ -86,18 +71,6 @@ def test_announcements_of_long_names_have_a_bound_in_bytes(file: sqlite3.Connect
     size, newest = file.execute(query).fetchone()
     assert 1_000_000 < size <= 1_048_576
     assert newest == 1_000
-
-
-def test_the_file_has_the_last_5000_announcements(file: sqlite3.Connection) -> None:
-    write(file, *(Change(f"10.1/{number}", None, announce=True) for number in range(5_001)))
-    query = "SELECT count(*), min(key = '10.1/0'), max(key = '10.1/5000') FROM announcements"
-    assert file.execute(query).fetchone() == (5_000, 0, 1)
-
-
-def test_purges_that_have_ended_or_lie_in_the_future_are_forgotten(file: sqlite3.Connection) -> None:
-    write(file, purge("10.1/", NOW), purge("10.2/", NOW + PURGE_MEMORY + 1))
-    write(file, purge("10.3/", NOW + PURGE_MEMORY), now=NOW + PURGE_MEMORY)
-    assert file.execute("SELECT scope FROM purges").fetchall() == [("10.3/",)]
 
 
 def test_more_purges_than_are_remembered_refuse_all_earlier_answers_and_delete_nothing(
@@ -144,5 +117,15 @@ def test_expired_entries_leave_first_and_then_those_used_longest_ago(file: sqlit
     write(file, used={"10.1000/0": NOW + 9, "10.1000/UNKNOWN": NOW + 9}, now=NOW + 9)
     assert keys(file) == [f"10.1000/{number}" for number in range(4)]
     (of_four,) = file.execute("SELECT bytes FROM totals").fetchone()
+    write(file, put(entry("10.1000/DAMAGED")), now=NOW + 9)
+    file.execute("UPDATE entries SET stale_until = 'never', last_used = 'text' WHERE key = '10.1000/DAMAGED'")
     write(file, now=NOW + 9, max_bytes=of_four // 2)
     assert keys(file) == ["10.1000/0", "10.1000/3"]
+
+
+def test_a_transaction_has_a_limit_of_rows_and_of_bytes_and_at_least_one_change() -> None:
+    changes = [Change(f"10.1000/{number}", None, announce=False) for number in range(7)]
+    assert [len(part) for part in split_changes(changes, 3, 1_000)] == [3, 3, 1]
+    assert [len(part) for part in split_changes(changes, 100, 2 * len(changes[0].key))] == [2, 2, 2, 1]
+    assert [len(part) for part in split_changes(changes, 100, 1)] == [1] * 7
+    assert list(split_changes([], 100, 1)) == [[]]

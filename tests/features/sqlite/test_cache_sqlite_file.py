@@ -82,25 +82,6 @@ async def test_a_damaged_file_is_set_aside_and_a_fresh_one_started(
     assert "store.sqlite3.corrupt-20231114T221320Z" in caplog.text
 
 
-async def test_damage_met_while_reading_is_an_error_and_the_file_is_set_aside_next_time(
-    path: Path, clock: Clock
-) -> None:
-    await fill(path, clock, 500)
-    async with opened(path, clock) as store:
-        with path.open("r+b") as file:
-            file.seek(4096)
-            file.write(b"\xff" * (path.stat().st_size - 4096))
-        with pytest.raises(StoreError):
-            await store.get("10.1000/00250")
-    path.with_name("store.sqlite3-wal").unlink(missing_ok=True)
-    async with opened(path, clock) as store:
-        assert await keys(store) == []
-    assert len(set_aside(path)) == 1
-    async with opened(path, clock) as store:
-        await store.put(entry())
-    assert len(set_aside(path)) == 1
-
-
 @pytest.mark.parametrize(
     "meet",
     [

@@ -50,14 +50,6 @@ def file(tmp_path: Path, clock: Clock) -> Iterator[File]:
         yield File(path, connection, clock)
 
 
-def test_an_entry_is_found_with_the_time_of_its_last_use_until_its_hard_expiry(file: File, clock: Clock) -> None:
-    file.put("10.1000/182")
-    assert file.rows.find("10.1000/182") == (entry(), NOW)
-    assert file.rows.find("10.1000/183") == (None, 0.0)
-    clock.now = entry().stale_until
-    assert file.rows.find("10.1000/182") == (None, NOW)
-
-
 def test_a_damaged_time_of_use_counts_as_never(file: File) -> None:
     file.put("10.1000/182")
     for odd in ("text", b"x"):
@@ -65,22 +57,6 @@ def test_a_damaged_time_of_use_counts_as_never(file: File) -> None:
         assert file.rows.find("10.1000/182") == (entry(), 0.0)
     file.connection.execute("UPDATE entries SET last_used = 1e300")
     assert file.rows.find("10.1000/182")[0] == entry()
-
-
-@pytest.mark.parametrize(("number", "pages"), [(0, [0]), (499, [499]), (500, [500, 0]), (501, [500, 1])])
-def test_pages_have_500_entries_and_end_with_one_that_is_not_full(file: File, number: int, pages: list[int]) -> None:
-    file.put(*(f"10.1000/{n:04}" for n in range(number)))
-    found = file.pages("10.1000/")
-    assert [len(page) for page in found] == pages
-    assert [key for page in found for key in page] == [f"10.1000/{n:04}" for n in range(number)]
-
-
-def test_pages_hold_the_usable_entries_of_a_prefix_in_order(file: File) -> None:
-    file.put("10.1000/B", "10.1000/A", "10.10000/A", "10.1/A", "10.1000/C", "10.1000/D")
-    file.connection.execute("UPDATE entries SET data = x'00' WHERE key = '10.1000/C'")
-    file.connection.execute("UPDATE entries SET key = x'ff' WHERE key = '10.1000/D'")
-    assert file.pages("10.1000/") == [["10.1000/A", "10.1000/B"]]
-    assert file.pages("10.2/") == [[]]
 
 
 def test_a_note_that_is_long_or_not_bytes_counts_as_none_and_is_not_read(file: File) -> None:
@@ -120,13 +96,3 @@ def test_a_failed_read_is_a_store_error_and_the_next_one_makes_the_store_healthy
     assert file.rows.find("10.1000/182")[0] == entry()
     assert file.rows.stats().healthy
     assert file.reports == 0
-
-
-def test_damage_of_the_file_itself_is_reported(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "store.sqlite3"
-    path.write_bytes(b"not a database" * 1_000)
-    with closing(sqlite3.connect(path)) as connection:
-        broken = File(path, connection, clock)
-        with pytest.raises(StoreError, match="not a database"):
-            broken.rows.find("10.1000/182")
-        assert broken.reports == 1

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from doi_proxy.cache.memory import MemoryStore
-from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import StoreError
-from doi_proxy.features.valkey.client import PAUSE
 from doi_proxy.features.valkey.store import COUNTER_IDLE, KEY_PREFIX, ValkeyStore
 from doi_proxy.store.stored_entry import pack
 from tests.cache.entries import entry
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
-from tests.ports import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
 
@@ -47,18 +42,6 @@ async def test_keys_and_times_on_the_server_stay_the_same(valkey_url: str, clock
         assert (seconds - 10) * 1000 < left[f"doi-proxy:1:{name}"] <= seconds * 1000, name
 
 
-async def test_all_instances_count_their_queries_together(valkey_url: str, clock: Clock) -> None:
-    here, there = (ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE) for _ in range(2))
-    async with Redis.from_url(valkey_url.replace("valkey", "redis", 1)) as server:
-        await server.flushdb()
-        counts = [await store.spend("upstream 1") for store in (here, there, here)]
-        assert (counts, await there.spend("upstream 2")) == ([1, 2, 3], 1)
-        await server.pexpire(f"{KEY_PREFIX}counter:upstream 1", 0)
-        assert await here.spend("upstream 1") == 1
-    await here.close()
-    await there.close()
-
-
 async def test_a_unix_socket_leads_to_the_server(tmp_path: Path, clock: Clock) -> None:
     server = start_valkey(unix_socket_path=tmp_path / "valkey.sock")
     store = ValkeyStore(f"valkey+unix://{tmp_path}/valkey.sock?db=1", clock=clock, timeout=PATIENCE)
@@ -69,34 +52,6 @@ async def test_a_unix_socket_leads_to_the_server(tmp_path: Path, clock: Clock) -
     with pytest.raises(StoreError, match=r"valkey\.sock failed: "):
         await store.get("10.1000/182")
     await store.close()
-
-
-async def test_an_unreachable_server_is_not_queried_for_a_moment(clock: Clock) -> None:
-    store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, timeout=PATIENCE)
-    with pytest.raises(StoreError, match="failed: "):
-        await store.get("10.1000/182")
-    for call in (store.get("10.1000/182"), store.spend("upstream")):
-        with pytest.raises(StoreError, match="failed a moment ago"):
-            await call
-    assert (await store.stats()).healthy is False
-    clock.advance(PAUSE)
-    with pytest.raises(StoreError, match="failed: "):
-        await store.spend("upstream")
-    await store.close()
-
-
-async def test_a_server_that_does_not_answer_is_given_up(clock: Clock) -> None:
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        store = ValkeyStore(f"valkey://127.0.0.1:{silent.getsockname()[1]}/0", clock=clock, timeout=0.01)
-        with pytest.raises(StoreError, match="failed: "):
-            await store.get("10.1000/182")
-        assert [
-            found
-            async for found in TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0).scan()
-        ] == []
-        await store.close()
 
 
 @pytest.mark.parametrize("is_used", [True, False])
