@@ -247,7 +247,9 @@ async def read_exported_entries(text: str, form: ListFormat, most: int, hold_tur
     Raises UnreadableList and RequestTooLarge.
     """
     body = BodyFormat(form.media_types[0], False, None, keeps_entries=True)
-    async for item in read_list_body(cut_pieces(text.encode("utf-8", "replace")), body, ListLimits(names=most), hold_turn):
+    async for item in read_list_body(
+        cut_pieces(text.encode("utf-8", "replace")), body, ListLimits(names=most), hold_turn
+    ):
         yield item
 
 
