@@ -6,9 +6,12 @@ import asyncio
 import gzip
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -296,6 +299,36 @@ async def test_two_runs_do_not_write_to_one_output(bench: Bench) -> None:
     assert (second.status, "another process writes to it" in second.errors) == (2, True)
     bench.upstream.release("10.5555/20")
     assert (await running).status == 0
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """A file system on which no file of this process can have more bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_disk_that_is_full_leaves_whole_rows_and_the_same_command_goes_on(bench: Bench) -> None:
+    arguments = bench.resumable(bench.numbered(60))
+    with largest_file(3_000):
+        ended = await bench.run(*arguments, store_url="memory:")
+    written = len(bench.inputs())
+    assert (ended.status, 0 < written < 60) == (1, True)
+    assert f"; {written} rows are written; run the same command again to continue" in ended.errors
+    before = bench.output.read_bytes().replace(b'"resolved"', b'"unverified"')
+    bench.output.write_bytes(before)
+    with largest_file(1_000):
+        ended = await bench.run("--again", "unverified", "-o", bench.output, store_url="memory:")
+    assert (ended.status, "the file is as it was" in ended.errors) == (1, True), ended.errors
+    assert bench.output.read_bytes() == before and not list(bench.folder.glob(".*.partial"))
+    assert (await bench.run("--again", "unverified", *arguments)).status == 0
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
+    full = await bench.run(bench.numbered(1), "-o", "/dev/full")
+    assert "No space left on device; 0 rows are written; only a file of rows is continued; use -o FILE" in full.errors
 
 
 # --- Progress -----------------------------------------------------------------------------------------------------

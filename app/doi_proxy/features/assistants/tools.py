@@ -87,17 +87,12 @@ class ServerNames:
         return aclosing(self._rows(names, _QUERY))
 
     async def _rows(self, names: Sequence[BatchInput], query: str) -> AsyncGenerator[ListRow]:
-        async with aclosing(self._fetch([name for name in names if not isinstance(name, ListRow)], query)) as answers:
+        items = [name for name in names if not isinstance(name, ListRow)]
+        async with aclosing(fetch_rows(self._server, query, items, self._timeout)) as answers:
             for name in names:
                 # Without a name to look up, no request is sent.
                 row = name if isinstance(name, ListRow) else await anext(answers)
                 yield row.place(name) if isinstance(name, ListItem) else row
-
-    async def _fetch(self, names: Sequence[str | ListItem], query: str) -> AsyncGenerator[ListRow]:
-        async with aclosing(fetch_rows(self._server, query, names, self._timeout)) as groups:
-            async for rows in groups:
-                for row in rows:
-                    yield row
 
 
 #: A longer URL or name is left out, because a part of it would be another one.
