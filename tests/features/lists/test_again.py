@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import signal
@@ -131,6 +130,3 @@ async def test_what_cannot_be_rewritten_is_said(bench: Bench) -> None:
     bench.output.write_text(row("10.5555/a", "unverified"))
     table = (*AGAIN, "-o", bench.output, "--output-format", "table")
     assert "use --output-format jsonl or csv" in (await bench.run(*table)).errors
-    with bench.output.open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        assert "another process writes" in (await bench.run(*AGAIN, "-o", bench.output)).errors

@@ -19,7 +19,7 @@ import pytest
 
 from doi_proxy.system import progress
 from tests.features.bundles.test_store_commands import serving
-from tests.features.lists.command_bench import PATIENCE, URL, Bench, Ended, end_of
+from tests.features.lists.command_bench import PATIENCE, URL, Bench, end_of
 from tests.features.lists.list_server import BatchServer
 from tests.table import table
 
@@ -60,8 +60,9 @@ async def test_a_name_prints_its_target(bench: Bench) -> None:
     assert (ended.status, ended.output, ended.errors) == (1, f"{URL}\n\n", "10.5555/b: not_found\n")
     ended = await bench.run("10.5555/a", "--fields", "doi,verdict")
     assert ended.rows == [{"doi": "10.5555/a", "verdict": "resolved"}]
-    ended = await bench.run("10.5555/b", bench.write("list.txt", "10.5555/a\n"))
-    assert [row["verdict"] for row in ended.rows] == ["not_found", "resolved"]
+    lists = bench.write("a.csv.gz", gzip.compress(b"title,DOI\nx,10.5555/b\n")), bench.write("list.txt", "10.5555/a\n")
+    ended = await bench.run("10.5555/b", *lists)
+    assert [row["verdict"] for row in ended.rows] == ["not_found", "not_found", "resolved"]
 
 
 async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(bench: Bench) -> None:
@@ -102,20 +103,6 @@ async def test_a_table_has_suggestions_if_they_were_wanted(bench: Bench) -> None
     path = bench.write("list.txt", "see 10.5555/0\n")
     tables = [(await bench.run(path, "--output-format", "table", *more)).output for more in ((), ("--suggest",))]
     assert ["SUGGESTIONS" in table for table in tables] == [False, True]
-
-
-async def test_lists_in_several_formats_are_read_in_their_order(bench: Bench) -> None:
-    lists = [
-        bench.write("a.csv.gz", gzip.compress(b"title,DOI\nx,10.5555/csv\n")),
-        bench.write("b.bib", "@article{k,\n  doi = {10.5555/bib},\n}\n"),
-        bench.write("c.ris", "TY  - JOUR\r\nDO  - 10.5555/ris\r\nER  - \r\n"),
-        bench.write("d.jsonl", '"10.5555/jsonl"\n{"doi": "10.5555/member"}\n'),
-        bench.write("e.json", '["10.5555/json"]'),
-        bench.write("f", "10.5555/text"),
-    ]
-    ended = await bench.run(*lists)
-    names = ["csv", "bib", "ris", "jsonl", "member", "json", "text"]
-    assert [row["input"] for row in ended.rows] == [f"10.5555/{name}" for name in names]
 
 
 @pytest.mark.process
@@ -166,8 +153,8 @@ async def test_a_reader_that_leaves_ends_the_program_quietly(bench: Bench) -> No
 # --- Going on ----------------------------------------------------------------------------------------------------
 
 
-async def interrupted(bench: Bench, path: Path) -> Ended:
-    """A run that gets SIGINT while name 20 of the list has no answer."""
+async def test_after_an_interruption_the_rest_follows_and_no_name_is_queried_twice(bench: Bench) -> None:
+    path = bench.numbered(60)
     bench.upstream.hold("10.5555/20")
     running = asyncio.create_task(bench.run(*bench.resumable(path)))
     await bench.arrived("10.5555/20")
@@ -175,12 +162,7 @@ async def interrupted(bench: Bench, path: Path) -> Ended:
     os.kill(os.getpid(), signal.SIGINT)
     await bench.said("a second signal stops immediately")
     bench.upstream.release("10.5555/20")
-    return await running
-
-
-async def test_after_an_interruption_the_rest_follows_and_no_name_is_queried_twice(bench: Bench) -> None:
-    path = bench.numbered(60)
-    first = await interrupted(bench, path)
+    first = await running
     assert (first.status, "run the same command again to continue" in first.errors) == (130, True)
     assert 20 <= len(bench.inputs()) < 60
     second = await bench.run(*bench.resumable(path))
@@ -383,18 +365,11 @@ async def test_after_a_failure_of_the_server_the_names_without_a_row_are_sent_ag
 
 async def test_a_server_that_refuses_ends_the_job(bench: Bench) -> None:
     async with BatchServer() as server:
-        server.plan = ["404"]
-        ended = await bench.run(bench.numbered(1), "--server", server.url)
-        assert (ended.status, "it has no /api/resolve" in ended.errors) == (1, True)
-        server.plan = ["wrong"]
-        ended = await bench.run(bench.numbered(1), "--server", server.url)
-        assert (ended.status, "the rows do not match the names" in ended.errors) == (1, True)
-        server.plan = ["refusal 1"]
-        ended = await bench.run(bench.numbered(2), "--server", server.url)
-        assert (ended.status, "The list has more than 1 names." in ended.errors, len(ended.rows)) == (1, True, 1)
-        assert len(server.requests) == 3
-    ended = await bench.run(bench.numbered(1), "--server", "ftp://x")
-    assert (ended.status, "--server ftp://x: not a URL" in ended.errors) == (2, True)
+        for step, message in (("wrong", "the rows do not match the names"), ("refusal 1", "has more than 1 names.")):
+            server.plan = [step]
+            ended = await bench.run(bench.numbered(2), "--server", server.url)
+            assert (ended.status, message in ended.errors) == (1, True)
+        assert (len(ended.rows), len(server.requests)) == (1, 2)
 
 
 async def test_the_requests_to_a_server_have_limits(bench: Bench) -> None:

@@ -221,37 +221,8 @@ def test_the_vocabulary_is_closed() -> None:
     ]  # fmt: skip
 
 
-# --- What a batch remembers: failures and answers that the cache soon forgets, within its bytes ----------------------
-
-
-NOW = 1_700_000_000.0
-
-
-@pytest.mark.parametrize(
-    "judgement",
-    [
-        Judgement(Verdict.UNVERIFIED),
-        Judgement(Verdict.RATE_LIMITED),
-        Judgement(Verdict.NOT_FOUND, fresh_until=NOW + 60),
-        Judgement(Verdict.RESOLVED, "http://example.org/", fresh_until=NOW + 60),
-        Judgement(Verdict.RESOLVED, "http://example.org/", fresh_until=0.0),
-    ],
-)
-def test_what_the_cache_soon_forgets_is_remembered(judgement: Judgement) -> None:
-    memory = JudgementMemory(10_000)
-    memory.remember("10.5555/A", judgement, NOW)
-    assert memory.find("10.5555/A") is judgement
-
-
-def test_a_record_that_stays_fresh_is_left_to_the_cache() -> None:
-    memory = JudgementMemory(10_000)
-    memory.remember("10.5555/A", Judgement(Verdict.RESOLVED, fresh_until=NOW + 86_400), NOW)
-    assert memory.find("10.5555/A") is None
-    assert not memory.kept
-
-
-def test_the_oldest_findings_give_way() -> None:
+def test_the_oldest_judgements_that_a_batch_remembers_give_way() -> None:
     memory = JudgementMemory(3 * (400 + 9))
     for letter in "ABCD":
-        memory.remember(f"10.5555/{letter}", Judgement(Verdict.UNVERIFIED), NOW)
+        memory.remember(f"10.5555/{letter}", Judgement(Verdict.UNVERIFIED), 0.0)
     assert [letter for letter in "ABCD" if memory.find(f"10.5555/{letter}") is not None] == ["B", "C", "D"]

@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeVar
 
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
@@ -38,8 +37,6 @@ from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.formats import TEXT
 from doi_proxy.system.files import STANDARD_INPUT, printable
 from doi_proxy.system.progress import INTERRUPTED, Bar, progress, shows_progress, stop_on_signals
-
-Item = TypeVar("Item")
 
 
 class ListFiles:
@@ -210,7 +207,7 @@ class _Run:
         """The rows of the inputs in groups, of a server or of this process."""
         context, choice = self.context, self.choice
         if choice.server is not None:
-            client = BatchClient(choice.server, _query(choice), self.stop, lambda text: print(text, file=sys.stderr))
+            client = BatchClient(choice.server, _query(choice), self.stop)
             async with aclosing(client.groups(inputs)) as rows:
                 yield rows
             return
@@ -292,7 +289,7 @@ async def read_inputs(choice: ResolveChoice, files: ListFiles, stop: asyncio.Eve
     files.is_complete = not stop.is_set()
 
 
-async def flatten(groups: AsyncIterator[list[Item]]) -> AsyncGenerator[Item]:
+async def flatten(groups: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[BatchInput]:
     """The inputs one by one."""
     async for group in groups:
         for item in group:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, suppress
 from typing import Final
 
@@ -31,18 +32,11 @@ LITERAL: Final = "encoding=literal"
 class BatchClient:
     """A proxy that resolves lists."""
 
-    def __init__(
-        self,
-        server: ProxyServer,
-        query: str,
-        stop: asyncio.Event,
-        report: Callable[[str], None],
-    ) -> None:
-        """`query` has the parameters of a request. `report` gets the message of a new failure. `stop` ends the work."""
+    def __init__(self, server: ProxyServer, query: str, stop: asyncio.Event) -> None:
+        """`query` has the parameters of a request. `stop` ends the work."""
         self._server = server
         self._query = query
         self._stop = stop
-        self._report = report
         self._failures = 0
         #: The message of the last failure that was reported. A failure that repeats is reported once.
         self._reported = ""
@@ -50,7 +44,7 @@ class BatchClient:
     async def groups(self, inputs: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[list[ListRow]]:
         """The row of each input, in their order, as they arrive. Raises DoiProxyError if the server does not answer."""
         async for group in inputs:
-            for part in _cut(group):
+            for part in (group[at : at + REQUEST_NAMES] for at in range(0, len(group), REQUEST_NAMES)):
                 async with aclosing(self._resolve([item for item in part if not isinstance(item, ListRow)])) as rows:
                     for item in part:
                         # An input that needs no look-up has its row already.
@@ -89,24 +83,10 @@ class BatchClient:
         seconds = min(60.0, 2.0 ** (self._failures - 1)) if error.retry_after is None else max(1.0, error.retry_after)
         if error.message != self._reported:
             self._reported = error.message
-            self._report(f"{error.message.rstrip('.')}; trying again, {MOST_TRIES} times at most")
+            print(f"{error.message.rstrip('.')}; trying again, {MOST_TRIES} times at most", file=sys.stderr)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
-
-
-def _cut(inputs: Sequence[BatchInput]) -> list[list[BatchInput]]:
-    """The inputs in parts of one request: REQUEST_NAMES and, unless one alone is longer, 256 kB at most."""
-    parts: list[list[BatchInput]] = []
-    room = 0
-    for item in inputs:
-        size = 0 if isinstance(item, ListRow) else len(_encode(item, is_literal=True))
-        if not parts or len(parts[-1]) >= REQUEST_NAMES or size > room:
-            parts.append([])
-            room = 256 * 1024
-        parts[-1].append(item)
-        room -= size
-    return parts
 
 
 def _sent_text(item: str | ListItem, *, is_literal: bool) -> str:
