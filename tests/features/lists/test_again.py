@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.features.lists.command_bench import Bench
-from tests.table import table
 
 # The commands are synchronous: they run in a thread, over sockets of the system.
 pytestmark = [pytest.mark.anyio, pytest.mark.real_time]
@@ -96,24 +95,6 @@ async def test_a_file_without_such_rows_is_left_alone(bench: Bench) -> None:
     ended = await bench.run(*AGAIN, "-o", bench.output)
     assert (ended.status, bench.output.stat().st_ino, bench.upstream.queries()) == (0, before.st_ino, 0)
     assert ended.errors == "1 row: resolved 1\n"
-
-
-@table(
-    ("content", "message"),
-    [
-        ("verdict,input\n", "line 1: this is not a row in the format jsonl"),
-        ('["error"]\n', "line 1: this is not a row in the format jsonl"),
-        ('"an error"\n', "line 1: this is not a row in the format jsonl"),
-        (row("10.5555/a", "unverified") + '{"doi": "10.5555/a"}\n', "line 2: this is not a row in the format jsonl"),
-        ('{"input": "10.5555/\\ud800", "verdict": "unverified"}\n', "line 1: this is not a row in the format jsonl"),
-    ],
-)
-async def test_another_file_is_refused_and_unchanged(bench: Bench, content: str, message: str) -> None:
-    bench.output.write_text(content)
-    ended = await bench.run(*AGAIN, "-o", bench.output)
-    assert ended.status == 2 and message in ended.errors
-    assert bench.output.read_text() == content
-    assert not list(bench.folder.glob("*.partial"))
 
 
 async def test_the_rows_of_errors_stay(bench: Bench) -> None:

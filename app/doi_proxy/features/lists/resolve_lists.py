@@ -198,8 +198,10 @@ class _Run:
         async with aclosing(inputs), self._open_rows(inputs) as groups:
             async for rows in groups:
                 await self.output.write(rows)
-                if _is_short(self.choice):
-                    _explain_failures(rows)
+                for row in rows:
+                    if _is_short(self.choice) and row.verdict not in GOOD:
+                        reason = f": {row.message}" if row.message else ""
+                        print(f"{printable(row.input)}: {row.verdict.value}{printable(reason)}", file=sys.stderr)
                 bar.advance(len(rows))
 
     @asynccontextmanager
@@ -234,6 +236,18 @@ class _Run:
                     raise ConfigurationError("--match: no metadata are fetched; add --metadata on, online")
             batches = build_batches(settings, core, names, compare=compare)
             yield await stack.enter_async_context(aclosing(batches.groups(flatten(inputs), options)))
+
+
+def _query(choice: ResolveChoice) -> str:
+    """The query of a request to a server, with its question mark."""
+    chosen = (
+        (choice.only_cached, "only=cached"),
+        (choice.suggests, "suggest=checked" if choice.checks else "suggest=true"),
+        (choice.literal, LITERAL),
+        (choice.matches, "match=true"),
+    )
+    query = "&".join(parameter for is_chosen, parameter in chosen if is_chosen)
+    return query and f"?{query}"
 
 
 def _read_item(row: WrittenRow) -> ListItem:
@@ -296,21 +310,6 @@ async def flatten(groups: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[Bat
             yield item
 
 
-# --- The rows -----------------------------------------------------------------------------------------------------
-
-
-def _query(choice: ResolveChoice) -> str:
-    """The query of a request to a server, with its question mark."""
-    chosen = (
-        (choice.only_cached, "only=cached"),
-        (choice.suggests, "suggest=checked" if choice.checks else "suggest=true"),
-        (choice.literal, LITERAL),
-        (choice.matches, "match=true"),
-    )
-    query = "&".join(parameter for is_chosen, parameter in chosen if is_chosen)
-    return query and f"?{query}"
-
-
 # --- The output ---------------------------------------------------------------------------------------------------
 
 
@@ -367,13 +366,6 @@ def _default_format(choice: ResolveChoice) -> str:
     with_keys = {"bibtex", "ris", "medline", "endnote", "wos"}
     has_entries = all(form is not None and form.name in with_keys for form in formats) and not choice.extracts
     return "concise" if formats and has_entries and not (choice.fields or choice.matches) else "table"
-
-
-def _explain_failures(rows: Sequence[ListRow]) -> None:
-    for row in rows:
-        if row.verdict not in GOOD:
-            message = f": {row.message}" if row.message else ""
-            print(f"{printable(row.input)}: {row.verdict.value}{printable(message)}", file=sys.stderr)
 
 
 def _is_terminal_output(choice: ResolveChoice) -> bool:

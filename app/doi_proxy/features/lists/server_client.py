@@ -44,30 +44,20 @@ class BatchClient:
     async def groups(self, inputs: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[list[ListRow]]:
         """The row of each input, in their order, as they arrive. Raises DoiProxyError if the server does not answer."""
         async for group in inputs:
-            for part in (group[at : at + REQUEST_NAMES] for at in range(0, len(group), REQUEST_NAMES)):
-                async with aclosing(self._resolve([item for item in part if not isinstance(item, ListRow)])) as rows:
-                    for item in part:
-                        # An input that needs no look-up has its row already.
-                        row = item if isinstance(item, ListRow) else await anext(rows, None)
-                        if row is None:
-                            return
-                        # The server numbers the lines of its request.
-                        yield [
-                            row
-                            if isinstance(item, ListRow)
-                            else row.place(item if isinstance(item, ListItem) else ListItem(item))
-                        ]
+            for at in range(0, len(group), REQUEST_NAMES):
+                async with aclosing(self._resolve(group[at : at + REQUEST_NAMES])) as rows:
+                    async for row in rows:
+                        yield [row]
 
-    async def _resolve(self, items: list[str | ListItem]) -> AsyncGenerator[ListRow]:
-        """The row of each item, or those before `stop`."""
-        while items and not self._stop.is_set():
+    async def _resolve(self, inputs: list[BatchInput]) -> AsyncGenerator[ListRow]:
+        """The row of each input, or those before `stop`. After a failure that can pass, the rest is sent again."""
+        while inputs and not self._stop.is_set():
+            rows = fetch_rows(self._server, self._query, list(inputs), ROW_TIMEOUT, self._stop)
             try:
-                async with aclosing(
-                    fetch_rows(self._server, self._query, list(items), ROW_TIMEOUT, self._stop)
-                ) as rows:
+                async with aclosing(rows):
                     async for row in rows:
                         self._failures = 0
-                        del items[0]
+                        del inputs[0]
                         yield row
             except ProxyFailure as error:
                 if not error.is_transient:
@@ -106,13 +96,27 @@ def _encode(item: str | ListItem, *, is_literal: bool) -> bytes:
 
 
 async def fetch_rows(
-    server: ProxyServer, query: str, names: Sequence[str | ListItem], timeout: float, stop: asyncio.Event | None = None
+    server: ProxyServer, query: str, inputs: Sequence[BatchInput], timeout: float, stop: asyncio.Event | None = None
 ) -> AsyncGenerator[ListRow]:
-    """The row of each name, in their order, as they arrive.
+    """The row of each input, in their order, as they arrive. An input that has its row already is not sent.
 
     `query` has the parameters of the request. `timeout` limits the seconds between two rows. Raises ProxyFailure, also
     if the answer ends early and at `stop`, and DoiProxyError for rows of other names.
     """
+    names = [item for item in inputs if not isinstance(item, ListRow)]
+    async with aclosing(_fetch(server, query, names, timeout, stop)) as rows:
+        for item in inputs:
+            if isinstance(item, ListRow):
+                yield item
+            else:
+                # The server numbers the lines of its request.
+                yield (await anext(rows)).place(ListItem(item) if isinstance(item, str) else item)
+
+
+async def _fetch(
+    server: ProxyServer, query: str, names: Sequence[str | ListItem], timeout: float, stop: asyncio.Event | None
+) -> AsyncGenerator[ListRow]:
+    """The row of each name. See `fetch_rows`."""
     is_literal = LITERAL in query
     expected = (_sent_text(item, is_literal=is_literal) for item in names)
     body = b"".join(_encode(item, is_literal=is_literal) for item in names)
