@@ -99,24 +99,17 @@ def test_the_members_of_a_row_have_their_public_names_and_order() -> None:
     assert [read_row(one.members()) for one in (row, suggested)] == [row, suggested]
 
 
-@pytest.mark.parametrize(
-    "change",
+ROW: Final = not_a_doi("x", "m").members()
+
+
+@table(
+    "value",
     [
-        {"verdict": "other"},
-        {"suggestions": 1},
-        {"suggestions": ["10.5555/name"]},
-        {"suggestions": [{"doi": "", "rule": "x"}]},
-        {"suggestions": [{"doi": 1, "rule": "x"}]},
-        {"suggestions": [{"doi": [1], "rule": "x"}]},
-        {"suggestions": [{"doi": "10.5555/name"}]},
+        {}, [], 1, "text", None, ROW | {"verdict": "other"}, ROW | {"suggestions": 1},
+        ROW | {"suggestions": ["10.5555/name"]}, ROW | {"suggestions": [{"doi": "", "rule": "x"}]},
+        ROW | {"suggestions": [{"doi": [1], "rule": "x"}]}, ROW | {"suggestions": [{"doi": "10.5555/name"}]},
     ],
-)
-def test_members_of_anything_but_a_row_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        read_row(not_a_doi("x", "m").members() | change)
-
-
-@pytest.mark.parametrize("value", [{}, [], 1, "text", None])
+)  # fmt: skip
 def test_a_value_that_is_not_a_row_is_refused(value: Any) -> None:
     with pytest.raises(ValueError):
         read_row(value)
