@@ -119,25 +119,13 @@ def test_the_line_has_the_count_the_pace_and_the_time_left(
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
-def test_a_job_that_goes_on_has_the_pace_of_this_run_and_an_estimate_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_job_that_goes_on_has_the_pace_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, clock = io.StringIO(), Clock()
     monkeypatch.setattr("sys.stderr", stream)
-    asked: list[tuple[float, float, float]] = []
-
-    def estimate(*known: float) -> float | None:
-        asked.append((known[0], known[1], known[2]))
-        return None if len(asked) == 1 else 70.0
-
-    bar = LineBar("resolving", 1_000, clock, before=800, estimate=estimate)
+    bar = LineBar("resolving", 1_000, clock, before=800)
     clock.advance(10.0)
     bar.advance(100)
-    assert stream.getvalue().endswith("resolving: 900 of 1,000; 10.0 a second")
-    clock.advance(10.0)
-    bar.advance(50)
-    assert stream.getvalue().endswith("resolving: 950 of 1,000; 7.5 a second; 0:01:10 left")
-    assert asked == [(100.0, 100.0, 10.0), (150.0, 50.0, 20.0)]
+    assert stream.getvalue().endswith("resolving: 900 of 1,000; 10.0 a second; 0:00:10 left")
 
 
 def test_the_line_is_drawn_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

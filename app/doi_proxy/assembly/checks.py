@@ -256,10 +256,10 @@ class CommandStores:
             yield core
 
     @asynccontextmanager
-    async def open_for_lists(self, observers: Observers | None = None) -> AsyncIterator[Core]:
+    async def open_for_lists(self) -> AsyncIterator[Core]:
         """See Stores."""
         is_memory = self._settings.store_url.startswith("memory:")
-        async with self._open(self._settings if is_memory else self._for_command(), observers) as core:
+        async with self._open(self._settings if is_memory else self._for_command()) as core:
             yield core
 
     @asynccontextmanager

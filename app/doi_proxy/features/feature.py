@@ -62,7 +62,7 @@ class Stores(Protocol):
     def open_sealed(self, observers: Observers | None = None) -> AbstractAsyncContextManager[Core]:
         """A resolver that only reads the store."""
 
-    def open_for_lists(self, observers: Observers | None = None) -> AbstractAsyncContextManager[Core]:
+    def open_for_lists(self) -> AbstractAsyncContextManager[Core]:
         """A resolver for lists, in any mode, also with the store `memory:`."""
 
     def open_as_service(self) -> AbstractAsyncContextManager[Core]:

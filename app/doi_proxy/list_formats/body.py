@@ -397,8 +397,6 @@ class ListSource:
     form: str | None = None
     #: The column of CSV, or the member of JSON objects.
     column: str | None = None
-    #: Limit of a line, in bytes. A longer line is unreadable.
-    max_line_bytes: int = lines.MAX_LINE_BYTES
     #: Whether the items have the reference that they are a part of.
     keeps_entries: bool = False
     #: Whether it is running text, of which every name is an item.
@@ -422,7 +420,7 @@ class ListSource:
         """A parser of the list, which is the operator's own file: its bytes and empty lines are not limited."""
 
         def open_format(form: ListFormat) -> ListReader:
-            return RunningTextReader() if self.extracts else form.open(self.max_line_bytes, self.column, None)
+            return RunningTextReader() if self.extracts else form.open(lines.MAX_LINE_BYTES, self.column, None)
 
         return ListParser(
             open_format,
@@ -476,17 +474,17 @@ def read_items(source: ListSource) -> Iterator[entries.Item]:
 
 
 async def stream_items(
-    source: ListSource, stop: asyncio.Event, parser: ListParser | None = None
+    source: ListSource, stop: asyncio.Event, parser: ListParser
 ) -> AsyncGenerator[list[entries.Item]]:
     """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError.
 
-    A caller that passes a new `parser` of the list can ask it afterwards what was read.
+    `parser` is a new one of the list. It says afterwards what was read.
     """
     pieces = _read_pieces(source, stop)
     if source.is_document:
         groups = _read_document(pieces, nullcontext, extracts=source.extracts)
     else:
-        groups = _parse(pieces, parser or source.open_parser())
+        groups = _parse(pieces, parser)
     try:
         async for group in groups:
             if stop.is_set():

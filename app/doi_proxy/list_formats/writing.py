@@ -44,17 +44,13 @@ class RowWriter:
         raise NotImplementedError
 
 
-def escape_line_ends(line: bytes) -> bytes:
-    """JSON on one line for every reader: some end a line at U+0085, U+2028 and U+2029 too."""
+def to_json_line(members: Members) -> bytes:
+    """A JSON object on one line for every reader, without its end: some end a line at U+0085, U+2028 and U+2029 too."""
+    line = msgspec.json.encode(members)
     if not line.isascii():
         for raw, escaped in _LINE_ENDS:
             line = line.replace(raw, escaped)
     return line
-
-
-def to_json_line(members: Members) -> bytes:
-    """A JSON object on one line, without the end of the line."""
-    return escape_line_ends(msgspec.json.encode(members))
 
 
 class JsonLinesWriter(RowWriter):

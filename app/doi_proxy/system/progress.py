@@ -108,9 +108,6 @@ def run_job(job: Coroutine[Any, Any, int]) -> int:
 
 #: Seconds between two updates of the line.
 INTERVAL: Final = 0.25
-#: Returns the seconds that are left, None if they cannot be estimated. The arguments are the items or bytes of this run
-#: that are done, those that are left, and the seconds that this run took.
-Estimate = Callable[[float, float, float], float | None]
 
 
 class Bar:
@@ -123,15 +120,11 @@ class Bar:
         """Replace what writes the text after the numbers, each time that they are drawn."""
 
 
-def assume_pace(done: float, left: float, seconds: float) -> float | None:
-    """The seconds that are left if the rest is as slow as what is done."""
-    return left * seconds / done if done else None
-
-
 class LineBar(Bar):
     """Progress as a line that replaces itself: a label, the count, the pace, the time that is left, and a text.
 
-    `before` was done by earlier runs. Without a total, no time is estimated. `clock` is monotonic, in seconds.
+    `before` was done by earlier runs. The rest is expected to be as slow as what this run has done; without a total, no
+    time is shown. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -142,14 +135,12 @@ class LineBar(Bar):
         *,
         in_bytes: bool = False,
         before: float = 0.0,
-        estimate: Estimate = assume_pace,
     ) -> None:
         self._label = label
         self._total = total
         self._clock = clock
         self._in_bytes = in_bytes
         self._before = before
-        self._estimate = estimate
         self._done = 0.0
         self._write_text: Callable[[], str] = str
         self._began = self._last_draw = clock()
@@ -180,9 +171,8 @@ class LineBar(Bar):
         done = self._before + self._done
         count = self._show(done, 0) if self._total is None else f"{self._show(done, 0)} of {self._show(self._total, 0)}"
         parts = [f"{self._label}: {count}", f"{self._show(self._done / seconds, 1)} a second"]
-        if self._total is not None:
-            left = self._estimate(self._done, max(0.0, self._total - done), seconds)
-            parts.append("" if left is None else f"{show_duration(left)} left")
+        if self._total is not None and self._done:
+            parts.append(f"{show_duration(max(0.0, self._total - done) * seconds / self._done)} left")
         return "; ".join(filter(None, [*parts, self._write_text()]))
 
     def _show(self, number: float, decimals: int) -> str:
@@ -195,19 +185,12 @@ def shows_progress() -> bool:
 
 
 @contextmanager
-def progress(
-    label: str,
-    total: float | None,
-    *,
-    in_bytes: bool = False,
-    before: float = 0.0,
-    estimate: Estimate = assume_pace,
-) -> Iterator[Bar]:
+def progress(label: str, total: float | None, *, in_bytes: bool = False, before: float = 0.0) -> Iterator[Bar]:
     """Show the progress while the body runs, if standard error is a terminal."""
     if not shows_progress():
         yield Bar()
         return
-    bar = LineBar(label, total, time.monotonic, in_bytes=in_bytes, before=before, estimate=estimate)
+    bar = LineBar(label, total, time.monotonic, in_bytes=in_bytes, before=before)
     try:
         yield bar
     finally:

@@ -16,7 +16,8 @@ import pytest
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.errors import ConfigurationError, DoiProxyError
-from doi_proxy.features.lists.command import add_resolve_arguments, read_choice, run_choice
+from doi_proxy.features.lists.command import add_resolve_arguments, read_choice
+from doi_proxy.features.lists.resolve_lists import resolve_lists
 from doi_proxy.system.options import ENV_PREFIX
 from tests.constants import changed, command, split
 from tests.fake_upstream import FakeUpstream
@@ -69,7 +70,7 @@ class Bench:
             constants, settings = split(self.settings | settings)
             async with asyncio.timeout(PATIENCE):
                 with changed(constants):
-                    status = await run_choice(command_context(Settings(**settings)), choice)
+                    status = await resolve_lists(command_context(Settings(**settings)), choice)
         except DoiProxyError as error:
             output, errors = self.capture.readouterr()
             return Ended(2 if isinstance(error, ConfigurationError) else 1, output, errors + error.message)

@@ -22,7 +22,7 @@ class Request(NamedTuple):
 class BatchServer:
     """`plan` has what happens to the next requests; afterwards all are answered. The steps:
 
-    "ok", "429" with Retry-After, "404", "wrong" with the row of another name, "cut N" closes after N rows, "error N"
+    "ok", "429" with Retry-After, "wrong" with the row of another name, "cut N" closes after N rows, "error N"
     and "refusal N" end after N rows with an error object of status 503 or 413, "stall N" sends nothing after N rows.
     """
 
@@ -52,10 +52,10 @@ class BatchServer:
         names = [json.loads(line) for line in (await reader.readexactly(length)).splitlines()]
         self.requests.append(Request(head.split(" ")[1], names))
         step, _, number = (self.plan.pop(0) if self.plan else "ok").partition(" ")
-        if step in ("429", "404"):
+        if step == "429":
             problem = json.dumps({"detail": "This client is over its limit."}).encode()
             fields = f"Content-Length: {len(problem)}\r\nRetry-After: 1\r\nConnection: close"
-            writer.write(f"HTTP/1.1 {step} X\r\n{fields}\r\n\r\n".encode() + problem)
+            writer.write(f"HTTP/1.1 429 X\r\n{fields}\r\n\r\n".encode() + problem)
             return
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/x-ndjson\r\n\r\n")
         for name in [one["doi"] if isinstance(one, dict) else one for one in names][: int(number or len(names))]:

@@ -37,18 +37,12 @@ def states(row: dict[str, Any]) -> list[tuple[str, bool | None]]:
 async def test_a_name_that_exists_is_the_best_and_comes_first(proxy: Proxy) -> None:
     [row] = await ask(proxy, ["see 10.5555/b;"])
     assert row["best"] is None and states(row) == [("10.5555/b", False)]
+    [row] = await ask(proxy, [BROKEN], "true")
+    assert ("10.5555/a-1", None) in states(row)
     [row] = await ask(proxy, [BROKEN])
     assert (row["verdict"], row["best"]["doi"]) == ("not_found", "10.5555/a-1")
     assert states(row)[0] == ("10.5555/a-1", True)
     assert all(exists is False for _, exists in states(row)[1:])
-
-
-async def test_names_are_looked_up_only_if_they_are_checked(proxy: Proxy) -> None:
-    [row] = await ask(proxy, [BROKEN], "true")
-    assert ("10.5555/a-1", None) in states(row)
-    assert row["best"]["doi"] == "10.5555/a-1"
-    [row] = await ask(proxy, ["10.5555/a-1"])
-    assert row["suggestions"] == [] and row["best"]["doi"] == "10.5555/a-1"
 
 
 async def test_checks_have_a_twentieth_of_the_budget(proxy: Proxy) -> None:

@@ -6,9 +6,12 @@ import asyncio
 import gzip
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +19,7 @@ import pytest
 
 from doi_proxy.system import progress
 from tests.features.bundles.test_store_commands import serving
-from tests.features.lists.command_bench import PATIENCE, URL, Bench, Ended, end_of
+from tests.features.lists.command_bench import PATIENCE, URL, Bench, end_of
 from tests.features.lists.list_server import BatchServer
 from tests.table import table
 
@@ -57,8 +60,9 @@ async def test_a_name_prints_its_target(bench: Bench) -> None:
     assert (ended.status, ended.output, ended.errors) == (1, f"{URL}\n\n", "10.5555/b: not_found\n")
     ended = await bench.run("10.5555/a", "--fields", "doi,verdict")
     assert ended.rows == [{"doi": "10.5555/a", "verdict": "resolved"}]
-    ended = await bench.run("10.5555/b", bench.write("list.txt", "10.5555/a\n"))
-    assert [row["verdict"] for row in ended.rows] == ["not_found", "resolved"]
+    lists = bench.write("a.csv.gz", gzip.compress(b"title,DOI\nx,10.5555/b\n")), bench.write("list.txt", "10.5555/a\n")
+    ended = await bench.run("10.5555/b", *lists)
+    assert [row["verdict"] for row in ended.rows] == ["not_found", "not_found", "resolved"]
 
 
 async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(bench: Bench) -> None:
@@ -99,20 +103,6 @@ async def test_a_table_has_suggestions_if_they_were_wanted(bench: Bench) -> None
     path = bench.write("list.txt", "see 10.5555/0\n")
     tables = [(await bench.run(path, "--output-format", "table", *more)).output for more in ((), ("--suggest",))]
     assert ["SUGGESTIONS" in table for table in tables] == [False, True]
-
-
-async def test_lists_in_several_formats_are_read_in_their_order(bench: Bench) -> None:
-    lists = [
-        bench.write("a.csv.gz", gzip.compress(b"title,DOI\nx,10.5555/csv\n")),
-        bench.write("b.bib", "@article{k,\n  doi = {10.5555/bib},\n}\n"),
-        bench.write("c.ris", "TY  - JOUR\r\nDO  - 10.5555/ris\r\nER  - \r\n"),
-        bench.write("d.jsonl", '"10.5555/jsonl"\n{"doi": "10.5555/member"}\n'),
-        bench.write("e.json", '["10.5555/json"]'),
-        bench.write("f", "10.5555/text"),
-    ]
-    ended = await bench.run(*lists)
-    names = ["csv", "bib", "ris", "jsonl", "member", "json", "text"]
-    assert [row["input"] for row in ended.rows] == [f"10.5555/{name}" for name in names]
 
 
 @pytest.mark.process
@@ -163,8 +153,8 @@ async def test_a_reader_that_leaves_ends_the_program_quietly(bench: Bench) -> No
 # --- Going on ----------------------------------------------------------------------------------------------------
 
 
-async def interrupted(bench: Bench, path: Path) -> Ended:
-    """A run that gets SIGINT while name 20 of the list has no answer."""
+async def test_after_an_interruption_the_rest_follows_and_no_name_is_queried_twice(bench: Bench) -> None:
+    path = bench.numbered(60)
     bench.upstream.hold("10.5555/20")
     running = asyncio.create_task(bench.run(*bench.resumable(path)))
     await bench.arrived("10.5555/20")
@@ -172,12 +162,7 @@ async def interrupted(bench: Bench, path: Path) -> Ended:
     os.kill(os.getpid(), signal.SIGINT)
     await bench.said("a second signal stops immediately")
     bench.upstream.release("10.5555/20")
-    return await running
-
-
-async def test_after_an_interruption_the_rest_follows_and_no_name_is_queried_twice(bench: Bench) -> None:
-    path = bench.numbered(60)
-    first = await interrupted(bench, path)
+    first = await running
     assert (first.status, "run the same command again to continue" in first.errors) == (130, True)
     assert 20 <= len(bench.inputs()) < 60
     second = await bench.run(*bench.resumable(path))
@@ -255,6 +240,9 @@ async def test_a_list_that_has_grown_and_names_among_the_arguments_go_on(bench: 
         ("notes without an end", ("--output-format", "csv"), "line 1: this is not a row in the format csv"),
         ('{"my": "notes"', (), "line 1: this is not a row in the format jsonl"),
         ("[1]\n", (), "line 1: this is not a row"),
+        ('{"doi": "10.5555/0", "verdict": "resolved"}\n', (), "line 1: this is not a row"),
+        ('{"input": "10.5555/\\ud800", "verdict": "resolved"}\n', (), "line 1: this is not a row"),
+        ("rows and notes", ("--again", "unverified"), "line 4: this is not a row"),
         ("rows", ("--output-format", "csv"), "line 1: this is not a row in the format csv"),
         ("rows", ("--fields", "input,verdict"), "the row has the members input,doi,verdict,"),
         ("rows", ("--suggest",), "use the options of the run that began the file"),
@@ -296,6 +284,36 @@ async def test_two_runs_do_not_write_to_one_output(bench: Bench) -> None:
     assert (second.status, "another process writes to it" in second.errors) == (2, True)
     bench.upstream.release("10.5555/20")
     assert (await running).status == 0
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """A file system on which no file of this process can have more bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_disk_that_is_full_leaves_whole_rows_and_the_same_command_goes_on(bench: Bench) -> None:
+    arguments = bench.resumable(bench.numbered(60))
+    with largest_file(3_000):
+        ended = await bench.run(*arguments, store_url="memory:")
+    written = len(bench.inputs())
+    assert (ended.status, 0 < written < 60) == (1, True)
+    assert f"; {written} rows are written; run the same command again to continue" in ended.errors
+    before = bench.output.read_bytes().replace(b'"resolved"', b'"unverified"')
+    bench.output.write_bytes(before)
+    with largest_file(1_000):
+        ended = await bench.run("--again", "unverified", "-o", bench.output, store_url="memory:")
+    assert (ended.status, "the file is as it was" in ended.errors) == (1, True), ended.errors
+    assert bench.output.read_bytes() == before and not list(bench.folder.glob(".*.partial"))
+    assert (await bench.run("--again", "unverified", *arguments)).status == 0
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
+    full = await bench.run(bench.numbered(1), "-o", "/dev/full")
+    assert "No space left on device; 0 rows are written; only a file of rows is continued; use -o FILE" in full.errors
 
 
 # --- Progress -----------------------------------------------------------------------------------------------------
@@ -350,18 +368,11 @@ async def test_after_a_failure_of_the_server_the_names_without_a_row_are_sent_ag
 
 async def test_a_server_that_refuses_ends_the_job(bench: Bench) -> None:
     async with BatchServer() as server:
-        server.plan = ["404"]
-        ended = await bench.run(bench.numbered(1), "--server", server.url)
-        assert (ended.status, "it has no /api/resolve" in ended.errors) == (1, True)
-        server.plan = ["wrong"]
-        ended = await bench.run(bench.numbered(1), "--server", server.url)
-        assert (ended.status, "the rows do not match the names" in ended.errors) == (1, True)
-        server.plan = ["refusal 1"]
-        ended = await bench.run(bench.numbered(2), "--server", server.url)
-        assert (ended.status, "The list has more than 1 names." in ended.errors, len(ended.rows)) == (1, True, 1)
-        assert len(server.requests) == 3
-    ended = await bench.run(bench.numbered(1), "--server", "ftp://x")
-    assert (ended.status, "--server ftp://x: not a URL" in ended.errors) == (2, True)
+        for step, message in (("wrong", "the rows do not match the names"), ("refusal 1", "has more than 1 names.")):
+            server.plan = [step]
+            ended = await bench.run(bench.numbered(2), "--server", server.url)
+            assert (ended.status, message in ended.errors) == (1, True)
+        assert (len(ended.rows), len(server.requests)) == (1, 2)
 
 
 async def test_the_requests_to_a_server_have_limits(bench: Bench) -> None:

@@ -99,24 +99,17 @@ def test_the_members_of_a_row_have_their_public_names_and_order() -> None:
     assert [read_row(one.members()) for one in (row, suggested)] == [row, suggested]
 
 
-@pytest.mark.parametrize(
-    "change",
+ROW: Final = not_a_doi("x", "m").members()
+
+
+@table(
+    "value",
     [
-        {"verdict": "other"},
-        {"suggestions": 1},
-        {"suggestions": ["10.5555/name"]},
-        {"suggestions": [{"doi": "", "rule": "x"}]},
-        {"suggestions": [{"doi": 1, "rule": "x"}]},
-        {"suggestions": [{"doi": [1], "rule": "x"}]},
-        {"suggestions": [{"doi": "10.5555/name"}]},
+        {}, [], 1, "text", None, ROW | {"verdict": "other"}, ROW | {"suggestions": 1},
+        ROW | {"suggestions": ["10.5555/name"]}, ROW | {"suggestions": [{"doi": "", "rule": "x"}]},
+        ROW | {"suggestions": [{"doi": [1], "rule": "x"}]}, ROW | {"suggestions": [{"doi": "10.5555/name"}]},
     ],
-)
-def test_members_of_anything_but_a_row_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        read_row(not_a_doi("x", "m").members() | change)
-
-
-@pytest.mark.parametrize("value", [{}, [], 1, "text", None])
+)  # fmt: skip
 def test_a_value_that_is_not_a_row_is_refused(value: Any) -> None:
     with pytest.raises(ValueError):
         read_row(value)
@@ -221,37 +214,8 @@ def test_the_vocabulary_is_closed() -> None:
     ]  # fmt: skip
 
 
-# --- What a batch remembers: failures and answers that the cache soon forgets, within its bytes ----------------------
-
-
-NOW = 1_700_000_000.0
-
-
-@pytest.mark.parametrize(
-    "judgement",
-    [
-        Judgement(Verdict.UNVERIFIED),
-        Judgement(Verdict.RATE_LIMITED),
-        Judgement(Verdict.NOT_FOUND, fresh_until=NOW + 60),
-        Judgement(Verdict.RESOLVED, "http://example.org/", fresh_until=NOW + 60),
-        Judgement(Verdict.RESOLVED, "http://example.org/", fresh_until=0.0),
-    ],
-)
-def test_what_the_cache_soon_forgets_is_remembered(judgement: Judgement) -> None:
-    memory = JudgementMemory(10_000)
-    memory.remember("10.5555/A", judgement, NOW)
-    assert memory.find("10.5555/A") is judgement
-
-
-def test_a_record_that_stays_fresh_is_left_to_the_cache() -> None:
-    memory = JudgementMemory(10_000)
-    memory.remember("10.5555/A", Judgement(Verdict.RESOLVED, fresh_until=NOW + 86_400), NOW)
-    assert memory.find("10.5555/A") is None
-    assert not memory.kept
-
-
-def test_the_oldest_findings_give_way() -> None:
+def test_the_oldest_judgements_that_a_batch_remembers_give_way() -> None:
     memory = JudgementMemory(3 * (400 + 9))
     for letter in "ABCD":
-        memory.remember(f"10.5555/{letter}", Judgement(Verdict.UNVERIFIED), NOW)
+        memory.remember(f"10.5555/{letter}", Judgement(Verdict.UNVERIFIED), 0.0)
     assert [letter for letter in "ABCD" if memory.find(f"10.5555/{letter}") is not None] == ["B", "C", "D"]

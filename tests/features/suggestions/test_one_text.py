@@ -17,7 +17,8 @@ import pytest
 
 from doi_proxy.assembly.settings import Settings
 from doi_proxy.commands.main import main
-from doi_proxy.features.lists.command import add_resolve_arguments, read_choice, run_choice
+from doi_proxy.features.lists.command import add_resolve_arguments, read_choice
+from doi_proxy.features.lists.resolve_lists import resolve_lists
 from tests.constants import split
 from tests.features.assistants.test_tools import Desk
 from tests.features.assistants.test_tools import running as running_tools
@@ -124,7 +125,7 @@ class Doors:
         parser = argparse.ArgumentParser()
         add_resolve_arguments(parser)
         choice = read_choice(parser.parse_args([str(file), "--check-suggestions", *flags]))
-        await run_choice(command_context(Settings(**self.settings)), choice)
+        await resolve_lists(command_context(Settings(**self.settings)), choice)
         return [json.loads(line) for line in self.capture.readouterr().out.splitlines()]
 
 

@@ -81,24 +81,12 @@ class ServerNames:
     def look_up(self, name: BatchInput) -> Rows:
         """See Names. The proxy treats the name as a list of one."""
         # With these members the agency is looked up too.
-        return aclosing(self._rows([name], _QUERY + "&fields=input,doi,verdict,url,ra,age,stale,message,suggestions"))
+        query = _QUERY + "&fields=input,doi,verdict,url,ra,age,stale,message,suggestions"
+        return aclosing(fetch_rows(self._server, query, [name], self._timeout))
 
     def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
         """See Names."""
-        return aclosing(self._rows(names, _QUERY + "&match=true"))
-
-    async def _rows(self, names: Sequence[BatchInput], query: str) -> AsyncGenerator[ListRow]:
-        async with aclosing(self._fetch([name for name in names if not isinstance(name, ListRow)], query)) as answers:
-            for name in names:
-                # Without a name to look up, no request is sent.
-                row = name if isinstance(name, ListRow) else await anext(answers)
-                yield row.place(name) if isinstance(name, ListItem) else row
-
-    async def _fetch(self, names: Sequence[str | ListItem], query: str) -> AsyncGenerator[ListRow]:
-        async with aclosing(fetch_rows(self._server, query, names, self._timeout)) as groups:
-            async for rows in groups:
-                for row in rows:
-                    yield row
+        return aclosing(fetch_rows(self._server, _QUERY + "&match=true", names, self._timeout))
 
 
 #: A longer URL or name is left out, because a part of it would be another one.

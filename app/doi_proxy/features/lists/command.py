@@ -80,8 +80,7 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         "--again",
         type=_verdicts,
         metavar="VERDICTS",
-        help="first look up the rows in FILE of -o that have these verdicts again, and replace them: "
-        "unverified,rate_limited",
+        help="look up the rows in FILE of -o that have these verdicts again, and replace them: unverified,rate_limited",
     )
     add_server(command, "send the names to the proxy at this URL")
     command.add_argument("--extract", action="store_true", help="read lists as running text: every name in it")
@@ -114,23 +113,10 @@ def _verdicts(text: str) -> tuple[str, ...]:
 
 def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Resolve lists. Exit status 0 if all names resolve, to their works, else 1; 2 for wrong arguments or settings."""
+    from doi_proxy.features.lists.resolve_lists import resolve_lists
     from doi_proxy.system.progress import run_job
 
-    return run_job(run_choice(context, read_choice(namespace)))
-
-
-async def run_choice(context: CommandContext, choice: ResolveChoice) -> int:
-    """See `resolve`."""
-    if choice.again:
-        from doi_proxy.features.lists.resolve_lists import resolve_again
-        from doi_proxy.system.progress import INTERRUPTED
-
-        status = await resolve_again(context, choice)
-        if status == INTERRUPTED or not (choice.lists or choice.names):
-            return status
-    from doi_proxy.features.lists.resolve_lists import resolve_lists
-
-    return await resolve_lists(context, choice)
+    return run_job(resolve_lists(context, read_choice(namespace)))
 
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:

@@ -7,32 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 import sys
-from collections import Counter
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager, nullcontext
-from dataclasses import replace
-from pathlib import Path
-from typing import IO, TypeVar
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import get_args
 
 from doi_names.find_names import FoundName
 from doi_names.name import HandleName
 from doi_proxy.errors import ConfigurationError, InvalidParameter
-from doi_proxy.features.feature import CommandContext, Observers
-from doi_proxy.features.lists import rows_file, server_client
-from doi_proxy.features.lists.batch import (
-    BatchInput,
-    BatchOptions,
-    RemainingTime,
-    agency_source,
-    build_batches,
-    count_lists,
-)
+from doi_proxy.features.feature import CommandContext
+from doi_proxy.features.lists.batch import BatchInput, BatchOptions, agency_source, build_batches
 from doi_proxy.features.lists.command import ResolveChoice
+from doi_proxy.features.lists.rows_file import RowOutput, RowsFile, WrittenRow, show_verdicts
 from doi_proxy.features.lists.server_client import LITERAL, BatchClient
 from doi_proxy.features.lists.verdict import (
-    FIELDS,
     GOOD,
     MATCH_FIELDS,
     SUGGESTIONS,
@@ -41,71 +32,239 @@ from doi_proxy.features.lists.verdict import (
     read_fields,
     read_input,
 )
+from doi_proxy.features.metadata.match import Match
 from doi_proxy.list_formats import writing
-from doi_proxy.list_formats.body import ListSource, require_files, stream_items
+from doi_proxy.list_formats.body import ListSource, read_items, require_files, stream_items
 from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.formats import TEXT
-from doi_proxy.system.files import Replacement, open_regular, printable
-from doi_proxy.system.options import Settings
-from doi_proxy.system.progress import INTERRUPTED, Bar, Stop, progress, shows_progress, stop_on_signals
-from doi_proxy.upstream.guard import RecordQuery
+from doi_proxy.system.files import STANDARD_INPUT, printable
+from doi_proxy.system.progress import INTERRUPTED, Bar, progress, shows_progress, stop_on_signals
 
-Item = TypeVar("Item")
+
+class ListFiles:
+    """What was read of the lists, and the list of each row that is under way."""
+
+    def __init__(self) -> None:
+        self._groups = deque[tuple[str, int]]()
+        #: The names that were read, with those of earlier runs, and whether they are all.
+        self.names = 0
+        self.is_complete = False
+        #: The entries of the lists that were read to their end, and the columns of tables among them.
+        self.entries = 0
+        self.columns: list[str] = []
+
+    def add(self, file: str, rows: int) -> None:
+        """The next rows are of this list."""
+        self.names += rows
+        if self._groups and self._groups[-1][0] == file:
+            rows += self._groups.pop()[1]
+        self._groups.append((file, rows))
+
+    def take(self) -> str:
+        """The list of the next row."""
+        file, rows = self._groups.popleft()
+        if rows > 1:
+            self._groups.appendleft((file, rows - 1))
+        return file
 
 
 async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
-    require_files(choice.lists)
-    if choice.matches and choice.names:
-        raise ConfigurationError(f"--match: {choice.names[0]} is a name without a reference; name a file of references")
+    _require_usable(choice)
     output_format = choice.output_format or _default_format(choice)
-    files = server_client.ListFiles()
+    files = ListFiles()
     if output_format == "concise":
         choice = replace(choice, suggests=True)
     fields = _choose_fields(choice, output_format)
-    with rows_file.RowOutput(choice.output) as output, stop_on_signals() as stop:
-        recorder = rows_file.RowRecorder(output, _open_writer(output_format, fields, files, choice), fields)
-        job = server_client.ListJob(recorder, files, server_client.find_obstacle(output, output_format, fields))
+    writer = _open_writer(output_format, fields, files, choice)
+    with RowOutput(choice.output, output_format, fields, writer, choice.again) as output, stop_on_signals() as stop:
+        if choice.again and output.obstacle:
+            raise ConfigurationError(f"--again: {output.obstacle}")
+        run = _Run(context, choice, fields, output, files, stop.event)
         inputs = read_inputs(choice, files, stop.event)
         try:
             async with aclosing(inputs):
-                first = await server_client.go_on(output, job, inputs, output_format, fields)
-                if files.is_complete and recorder.rows and not first:
-                    print(f"-o {output.path}: all rows are written already", file=sys.stderr)
-                    _report(job)
+                if await run.work(inputs):
+                    print(f"-o {choice.output}: all rows are written already", file=sys.stderr)
+                    _report(output, files)
                     return 0
-                if not stop.event.is_set():
-                    await _run(context, choice, recorder, server_client.chain(first, inputs), stop.event, fields)
         except asyncio.CancelledError:
-            return _report_end(job)
+            stop.event.set()
         if stop.event.is_set():
-            return _report_end(job)
-        await recorder.finish()
+            return _report_end(output, files)
         if not _is_short(choice):
-            _report(job)
-            _propose_extraction(choice, recorder)
-        return _exit_status(recorder, is_strict=choice.is_strict)
+            _report(output, files)
+            _propose_extraction(choice, output)
+        return _exit_status(output, is_strict=choice.is_strict)
 
 
-async def _run(
-    context: CommandContext,
-    choice: ResolveChoice,
-    recorder: rows_file.RowRecorder,
-    inputs: AsyncGenerator[list[BatchInput]],
-    stop: asyncio.Event,
-    fields: Sequence[str],
-) -> None:
-    # In a thread: a signal is handled while the list is counted.
-    time_left = await asyncio.to_thread(_count_time, context.settings, choice)
-    query_recorder = None if time_left is None else time_left.record_query
-    with _show_progress(choice, recorder, time_left) as bar:
-        async with aclosing(inputs), open_rows(context, choice, inputs, stop, query_recorder, fields) as groups:
-            bar.describe(lambda: rows_file.show_verdicts(recorder.verdicts))
+def _require_usable(choice: ResolveChoice) -> None:
+    """Raise ConfigurationError for a file that does not exist, and for what has nothing to compare."""
+    require_files(choice.lists)
+    if choice.again and not (choice.lists or choice.names) and choice.output is not None:
+        require_files([str(choice.output)])
+    if choice.matches and choice.again:
+        raise ConfigurationError("--again: rows have no references to compare; leave out --match")
+    if choice.matches and choice.names:
+        raise ConfigurationError(f"--match: {choice.names[0]} is a name without a reference; name a file of references")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of the command, which goes on after the rows of earlier ones."""
+
+    context: CommandContext
+    choice: ResolveChoice
+    fields: Sequence[str]
+    output: RowOutput
+    files: ListFiles
+    stop: asyncio.Event
+
+    async def work(self, inputs: AsyncGenerator[list[BatchInput]]) -> bool:
+        """Write the rows that are missing, and those that are looked up again. Returns whether there were none."""
+        output, rest = self.output, list[BatchInput]()
+        earlier = output.open_earlier()
+        if earlier is not None:
+            rest = await self._compare(earlier, inputs)
+        if self.stop.is_set():
+            return False
+        is_whole = earlier is not None and self.files.is_complete and not rest
+        if self.choice.lists or self.choice.names:
+            await output.begin(0 if earlier is None else earlier.end)
+        if is_whole and output.rows and not self.choice.again:
+            return True
+        with await self._open_bar(is_whole=is_whole) as bar:
+            bar.describe(lambda: show_verdicts(output.verdicts))
+            if earlier is not None and output.repeated:
+                await self._ask_again(earlier, bar)
+            if not is_whole and not self.stop.is_set():
+                await self._write_rows(_chain(rest, inputs), bar)
+        return False
+
+    async def _open_bar(self, *, is_whole: bool) -> AbstractContextManager[Bar]:
+        """The progress line, unless rows go to the terminal."""
+        if _is_terminal_output(self.choice):
+            return nullcontext(Bar())
+        total = self.files.names if is_whole else await count_items(self.choice)
+        return progress("resolving", total, before=self.output.rows)
+
+    async def _compare(self, earlier: RowsFile, inputs: AsyncIterator[list[BatchInput]]) -> list[BatchInput]:
+        """Count the rows of earlier runs, which belong to the inputs in their order.
+
+        Returns inputs without a row that were read. Raises ConfigurationError if a row belongs to another input.
+        """
+        if not (self.choice.lists or self.choice.names):
+            for row in earlier.rows():
+                self.output.count_earlier(row)
+            self.files.names, self.files.is_complete = self.output.rows + self.output.repeated, True
+            return []
+        rows = earlier.rows(self.fields)
+        following = next(rows, None)
+        async for group in inputs:
+            for at, item in enumerate(group):
+                if following is None:
+                    return group[at:]
+                text = item if isinstance(item, str) else item.input if isinstance(item, ListRow) else item.text
+                if following.verdict is None or following.members["input"] != text:
+                    raise earlier.refuse_input(text)
+                self.output.count_earlier(following)
+                following = next(rows, None)
+            await asyncio.sleep(0)
+        if following is not None and self.files.is_complete:
+            raise earlier.refuse_input(None)
+        return []
+
+    async def _ask_again(self, earlier: RowsFile, bar: Bar) -> None:
+        """Look up the rows with the verdicts of --again, and replace them."""
+        waiting = deque[WrittenRow]()
+
+        async def read_again() -> AsyncGenerator[list[BatchInput]]:
+            repeated = filter(self.output.is_repeated, earlier.rows())
+            # Rows between two chances for other work.
+            while group := list(islice(repeated, 64)):
+                waiting.extend(group)
+                yield [_read_item(row) for row in group]
+                await asyncio.sleep(0)
+
+        with self.output.replace_rows(earlier) as replace_row:
+            async with aclosing(read_again()) as inputs, self._open_rows(inputs) as groups:
+                async for rows in groups:
+                    for row in rows:
+                        replace_row(waiting.popleft(), row)
+                    bar.advance(len(rows))
+
+    async def _write_rows(self, inputs: AsyncGenerator[list[BatchInput]], bar: Bar) -> None:
+        async with aclosing(inputs), self._open_rows(inputs) as groups:
             async for rows in groups:
-                await recorder.write(rows)
-                if _is_short(choice):
-                    _explain_failures(rows)
+                await self.output.write(rows)
+                for row in rows:
+                    if _is_short(self.choice) and row.verdict not in GOOD:
+                        reason = f": {row.message}" if row.message else ""
+                        print(f"{printable(row.input)}: {row.verdict.value}{printable(reason)}", file=sys.stderr)
                 bar.advance(len(rows))
+
+    @asynccontextmanager
+    async def _open_rows(self, inputs: AsyncIterator[list[BatchInput]]) -> AsyncIterator[AsyncIterator[list[ListRow]]]:
+        """The rows of the inputs in groups, of a server or of this process."""
+        context, choice = self.context, self.choice
+        if choice.server is not None:
+            client = BatchClient(choice.server, _query(choice), self.stop)
+            async with aclosing(client.groups(inputs)) as rows:
+                yield rows
+            return
+        # With a server, the command does not need the parts that these modules import.
+        from doi_proxy.features.metadata.feature import open_comparison
+        from doi_proxy.features.suggestions.feature import build_suggested_names
+
+        settings = context.settings
+        options = BatchOptions(
+            matches=choice.matches,
+            is_stopped=self.stop.is_set,
+            only_cached=choice.only_cached,
+            literal=choice.literal,
+            suggests=choice.suggests,
+            checks=choice.checks,
+            agency=agency_source(self.fields, is_named=choice.fields is not None, only_cached=choice.only_cached),
+        )
+        async with AsyncExitStack() as stack:
+            core = await stack.enter_async_context(context.stores.open_for_lists())
+            names, compare = build_suggested_names(settings, core, settings.public_url), None
+            if choice.matches:
+                compare = await stack.enter_async_context(open_comparison(settings, core))
+                if compare is None:
+                    raise ConfigurationError(
+                        "--match: works are looked up only online, with metadata = on, an upstream_contact and a "
+                        "privacy_level below 3; add --upstream-contact ADDRESS, or name a --server that has one"
+                    )
+            batches = build_batches(settings, core, names, compare=compare)
+            yield await stack.enter_async_context(aclosing(batches.groups(flatten(inputs), options)))
+
+
+def _query(choice: ResolveChoice) -> str:
+    """The query of a request to a server, with its question mark."""
+    chosen = (
+        (choice.only_cached, "only=cached"),
+        (choice.suggests, "suggest=checked" if choice.checks else "suggest=true"),
+        (choice.literal, LITERAL),
+        (choice.matches, "match=true"),
+    )
+    query = "&".join(parameter for is_chosen, parameter in chosen if is_chosen)
+    return query and f"?{query}"
+
+
+def _read_item(row: WrittenRow) -> ListItem:
+    """The input of a row. Its name may have been found in a text that is not a name."""
+    text, doi = row.members["input"], row.members.get("doi")
+    found = FoundName(HandleName(doi), 0, len(text), text, "literal", None) if isinstance(doi, str) and doi else None
+    return ListItem(text, found=found)
+
+
+async def _chain(first: list[BatchInput], others: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[list[BatchInput]]:
+    """The first inputs, if there are some, and the others."""
+    if first:
+        yield first
+    async for group in others:
+        yield group
 
 
 # --- The lists ----------------------------------------------------------------------------------------------------
@@ -119,90 +278,38 @@ def list_sources(choice: ResolveChoice) -> list[ListSource]:
     ]
 
 
-async def read_inputs(
-    choice: ResolveChoice, files: server_client.ListFiles, stop: asyncio.Event
-) -> AsyncGenerator[list[BatchInput]]:
+async def count_items(choice: ResolveChoice) -> int | None:
+    """The items of the lists, for their progress. None if it is not shown, or if a list cannot be read twice."""
+    sources = list_sources(choice)
+    if not shows_progress() or any(source.path == STANDARD_INPUT or source.is_document for source in sources):
+        return None
+    # In a thread: a signal is handled while the lists are counted.
+    return len(choice.names) + await asyncio.to_thread(lambda: sum(1 for each in sources for _ in read_items(each)))
+
+
+async def read_inputs(choice: ResolveChoice, files: ListFiles, stop: asyncio.Event) -> AsyncGenerator[list[BatchInput]]:
     """The inputs in groups."""
     if choice.names:
         files.add("", len(choice.names))
-        files.names += len(choice.names)
         yield list(choice.names)
     for source in list_sources(choice):
         parser = source.open_parser()
         async with aclosing(stream_items(source, stop, parser)) as groups:
             async for items in groups:
                 if items:
-                    files.names += len(items)
                     files.add(source.path, len(items))
                     yield [read_input(item) for item in items]
-        files.close(source.path, parser)
+        files.entries += parser.entries
+        if parser.column:
+            files.columns.append(f"{source.path}: column {parser.column}")
     files.is_complete = not stop.is_set()
 
 
-async def flatten(groups: AsyncIterator[list[Item]]) -> AsyncGenerator[Item]:
+async def flatten(groups: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[BatchInput]:
     """The inputs one by one."""
     async for group in groups:
         for item in group:
             yield item
-
-
-# --- The rows -----------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def open_rows(
-    context: CommandContext,
-    choice: ResolveChoice,
-    inputs: AsyncIterator[list[BatchInput]],
-    stop: asyncio.Event,
-    record_query: RecordQuery | None,
-    fields: Sequence[str],
-) -> AsyncIterator[AsyncIterator[list[ListRow]]]:
-    """The rows of the inputs in groups, of a server or of this process."""
-    if choice.server is not None:
-        client = BatchClient(choice.server, _query(choice), stop, lambda text: print(text, file=sys.stderr))
-        async with aclosing(client.groups(inputs)) as rows:
-            yield rows
-        return
-    # With a server, the command does not need the parts that these modules import.
-    from doi_proxy.features.metadata.feature import open_comparison
-    from doi_proxy.features.suggestions.feature import build_suggested_names
-
-    settings = context.settings
-    options = BatchOptions(
-        matches=choice.matches,
-        is_stopped=stop.is_set,
-        only_cached=choice.only_cached,
-        literal=choice.literal,
-        suggests=choice.suggests,
-        checks=choice.checks,
-        agency=agency_source(fields, is_named=choice.fields is not None, only_cached=choice.only_cached),
-    )
-    observers = Observers() if record_query is None else Observers(upstream=lambda _: record_query)
-    async with AsyncExitStack() as stack:
-        core = await stack.enter_async_context(context.stores.open_for_lists(observers))
-        names, compare = build_suggested_names(settings, core, settings.public_url), None
-        if choice.matches:
-            compare = await stack.enter_async_context(open_comparison(settings, core))
-            if compare is None:
-                raise ConfigurationError(
-                    "--match: works are looked up only online, with metadata = on, an upstream_contact and a "
-                    "privacy_level below 3; add --upstream-contact ADDRESS, or name a --server that has one"
-                )
-        batches = build_batches(settings, core, names, compare=compare)
-        yield await stack.enter_async_context(aclosing(batches.groups(flatten(inputs), options)))
-
-
-def _query(choice: ResolveChoice) -> str:
-    """The query of a request to a server, with its question mark."""
-    chosen = (
-        (choice.only_cached, "only=cached"),
-        (choice.suggests, "suggest=checked" if choice.checks else "suggest=true"),
-        (choice.literal, LITERAL),
-        (choice.matches, "match=true"),
-    )
-    query = "&".join(parameter for is_chosen, parameter in chosen if is_chosen)
-    return query and f"?{query}"
 
 
 # --- The output ---------------------------------------------------------------------------------------------------
@@ -230,7 +337,7 @@ def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]
 
 
 def _open_writer(
-    output_format: str, fields: tuple[str, ...], files: server_client.ListFiles, choice: ResolveChoice
+    output_format: str, fields: tuple[str, ...], files: ListFiles, choice: ResolveChoice
 ) -> writing.RowWriter:
     match output_format:
         case "csv":
@@ -248,7 +355,7 @@ def _open_writer(
 
 def _is_short(choice: ResolveChoice) -> bool:
     """Whether a person wants the targets of a few names, and nothing else."""
-    return not (choice.lists or choice.output_format or choice.fields or choice.suggests)
+    return not (choice.lists or choice.output_format or choice.fields or choice.suggests or choice.again)
 
 
 def _default_format(choice: ResolveChoice) -> str:
@@ -263,203 +370,49 @@ def _default_format(choice: ResolveChoice) -> str:
     return "concise" if formats and has_entries and not (choice.fields or choice.matches) else "table"
 
 
-def _explain_failures(rows: Sequence[ListRow]) -> None:
-    for row in rows:
-        if row.verdict not in GOOD:
-            message = f": {row.message}" if row.message else ""
-            print(f"{printable(row.input)}: {row.verdict.value}{printable(message)}", file=sys.stderr)
-
-
 def _is_terminal_output(choice: ResolveChoice) -> bool:
     return choice.output is None and sys.stdout.isatty()
-
-
-def _count_time(settings: Settings, choice: ResolveChoice) -> RemainingTime | None:
-    """What estimates the time. None if no progress is shown, and for lists whose length is not known."""
-    if not shows_progress() or _is_terminal_output(choice):
-        return None
-    size = count_lists(list_sources(choice))
-    rate = None if choice.server is not None or choice.only_cached else settings.upstream_rate
-    return None if size is None else RemainingTime(size, rate)
-
-
-def _show_progress(
-    choice: ResolveChoice, recorder: rows_file.RowRecorder, time_left: RemainingTime | None
-) -> AbstractContextManager[Bar]:
-    """The progress line, unless rows go to the terminal."""
-    if _is_terminal_output(choice):
-        return nullcontext(Bar())
-    if time_left is None:
-        return progress("resolving", None, before=recorder.earlier_rows)
-    total, estimate = time_left.size.items, time_left.estimate
-    return progress("resolving", total, before=recorder.earlier_rows, estimate=estimate)
 
 
 # --- The end ------------------------------------------------------------------------------------------------------
 
 
-def _propose_extraction(choice: ResolveChoice, recorder: rows_file.RowRecorder) -> None:
+def _propose_extraction(choice: ResolveChoice, output: RowOutput) -> None:
     """Say how to read running text, if a list of names has mostly none."""
     is_list = not choice.extracts and any(source.format in (None, TEXT) for source in list_sources(choice))
-    wrong = recorder.verdicts[Verdict.NOT_A_DOI] - recorder.without_doi
+    wrong = output.verdicts[Verdict.NOT_A_DOI] - output.without_doi
     # The rows after which a list of names that are mostly none may be a text.
-    if is_list and recorder.rows >= 3 and 2 * wrong > recorder.rows:
+    if is_list and output.rows >= 3 and 2 * wrong > output.rows:
         print("most lines are not DOI names; for running text, add --extract", file=sys.stderr)
 
 
-def _exit_status(recorder: rows_file.RowRecorder, *, is_strict: bool) -> int:
+def _exit_status(output: RowOutput, *, is_strict: bool) -> int:
     """0 if every name leads to its work. An entry without a DOI counts only if it `is_strict`."""
-    bad = sum(count for verdict, count in recorder.verdicts.items() if verdict not in GOOD)
-    bad += recorder.matches["different"]
-    return 0 if recorder.rows and bad - (0 if is_strict else recorder.without_doi) == 0 else 1
+    bad = sum(count for verdict, count in output.verdicts.items() if verdict not in GOOD) + output.matches["different"]
+    return 0 if output.rows and bad - (0 if is_strict else output.without_doi) == 0 else 1
 
 
-def _report(job: server_client.ListJob) -> None:
-    rows_file.report_rows(job.recorder.verdicts, job.recorder.matches, job.files.entries, job.files.columns)
+def _report(output: RowOutput, files: ListFiles) -> None:
+    """Print which columns were read, how many rows have which verdict, and how many names lead to another work."""
+    count = output.rows
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    # An entry with several names has several rows.
+    if files.entries not in (0, count):
+        rows += f" from {files.entries:,} entries" if files.entries > 1 else " from 1 entry"
+    end, matches = "", output.matches
+    if matches:
+        found = [f"{match} {matches[match]:,}" for match in get_args(Match) if matches[match]]
+        compared = f"{matches.total() - matches['']:,} of {matches.total():,}"
+        end = f"; compared {', '.join([compared, *found])}"
+    for column in files.columns:
+        print(column, file=sys.stderr)
+    print(f"{rows}: {show_verdicts(output.verdicts) or 'the lists are empty'}{end}", file=sys.stderr)
 
 
-def _report_end(job: server_client.ListJob) -> int:
-    if job.recorder.rows:
-        _report(job)
-    total = f"{job.files.names:,}" if job.files.is_complete else f"at least {job.files.names:,}"
-    remedy = job.obstacle or "run the same command again to continue"
-    print(f"stopped by a signal after {job.recorder.rows:,} of {total} names; {remedy}", file=sys.stderr)
+def _report_end(output: RowOutput, files: ListFiles) -> int:
+    if output.rows:
+        _report(output, files)
+    total = f"{files.names:,}" if files.is_complete else f"at least {files.names:,}"
+    remedy = output.obstacle or "run the same command again to continue"
+    print(f"stopped by a signal after {output.rows:,} of {total} names; {remedy}", file=sys.stderr)
     return INTERRUPTED
-
-
-async def resolve_again(context: CommandContext, choice: ResolveChoice) -> int:
-    """Replace the rows of a file that have some verdicts. Raises ConfigurationError and DoiProxyError."""
-    path, rows_format = choice.output, choice.output_format or rows_file.ROWS_FORMATS[0]
-    if path is None or rows_format not in rows_file.ROWS_FORMATS:
-        raise ConfigurationError(
-            f"--again: name the file of rows with -o FILE, which is {' or '.join(rows_file.ROWS_FORMATS)}"
-        )
-    if choice.matches:
-        raise ConfigurationError("--again: rows have no references to compare; leave out --match")
-    if (choice.lists or choice.names) and not path.exists():
-        return 0
-    verdicts = Counter[Verdict]()
-    with stop_on_signals() as stop:
-        names = await _replace_rows(context, choice, _Source(path, rows_format, choice.again), verdicts, stop)
-    if names:
-        rows_file.report_rows(verdicts)
-    else:
-        print(f"-o {path}: no row has one of the verdicts {', '.join(choice.again)}", file=sys.stderr)
-    if stop.event.is_set():
-        done = f"{verdicts.total():,} of {names:,} names"
-        print(f"stopped by a signal after {done}; run the same command again to continue", file=sys.stderr)
-        return INTERRUPTED
-    return 0 if all(verdict in GOOD for verdict in +verdicts) else 1
-
-
-class _Source:
-    """The file of the rows, and the verdicts of those that are looked up again."""
-
-    def __init__(self, path: Path, rows_format: str, verdicts: Sequence[str]) -> None:
-        self.path = path
-        self._format = rows_format
-        self._verdicts = frozenset(map(Verdict, verdicts))
-
-    def open(self) -> IO[bytes]:
-        """Open the file. Raises ConfigurationError."""
-        try:
-            return open_regular(self.path)
-        except OSError as error:
-            raise ConfigurationError(f"-o {self.path}: cannot be read: {error.strerror or error}") from error
-
-    def rows(self, file: IO[bytes]) -> rows_file.RowsFile:
-        """The rows of the open file, from its beginning."""
-        file.seek(0)
-        return rows_file.RowsFile(file, self.path, self._format)
-
-    def is_repeated(self, row: rows_file.WrittenRow) -> bool:
-        """Whether a row is looked up again."""
-        return not row.is_error and row.verdict in self._verdicts
-
-
-async def _replace_rows(
-    context: CommandContext, choice: ResolveChoice, source: _Source, verdicts: Counter[Verdict], stop: Stop
-) -> int:
-    """Look up the rows, replace them and count their verdicts. Returns the number of names that had to be looked up."""
-    with source.open() as file, source.open() as inputs:
-        rows_file.claim_file(file.fileno(), source.path)
-        # Raises before anything is written.
-        names = sum(map(source.is_repeated, source.rows(file).rows()))
-        if not names:
-            return 0
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        with Replacement(source.path) as replacement:
-            os.fchmod(replacement.file.fileno(), mode)
-            copy = _Copy(source, file, replacement.file, verdicts)
-            try:
-                async with open_rows(context, choice, _read_again(source, inputs), stop.event, None, FIELDS) as groups:
-                    rows = flatten(groups)
-                    async with aclosing(rows):
-                        await copy.run(rows)
-            except asyncio.CancelledError:
-                stop.event.set()
-            finally:
-                # Also after a failure: what was answered is kept.
-                copy.finish()
-                replacement.put()
-    return names
-
-
-class _Copy:
-    """Copies a file of rows, and replaces those that are looked up again."""
-
-    def __init__(self, source: _Source, file: IO[bytes], target: IO[bytes], verdicts: Counter[Verdict]) -> None:
-        self._source = source
-        self._file = file
-        self._target = target
-        self._verdicts = verdicts
-        #: The bytes of the file that were copied or replaced.
-        self._done = 0
-
-    async def run(self, rows: AsyncIterator[ListRow]) -> None:
-        """Copy and replace until the new rows end."""
-        file = self._source.rows(self._file)
-        for row in file.rows():
-            if not self._source.is_repeated(row):
-                continue
-            new = await anext(rows, None)
-            if new is None:
-                return
-            self._copy_until(file.end - len(row.data))
-            members = new.members()
-            # Those that say where an item is in its list stay.
-            changed = members.keys() - {"input", "line", "key", "echo"}
-            known = {name: members[name] for name in row.members if name in changed}
-            self._target.write(file.encode(row.members | known))
-            self._done = file.end
-            self._verdicts[new.verdict] += 1
-
-    def finish(self) -> None:
-        """Copy the rest, also a row that a killed run did not finish."""
-        self._copy_until(os.fstat(self._file.fileno()).st_size)
-
-    def _copy_until(self, end: int) -> None:
-        while data := os.pread(self._file.fileno(), min(1024 * 1024, end - self._done), self._done):
-            self._target.write(data)
-            self._done += len(data)
-
-
-async def _read_again(source: _Source, inputs: IO[bytes]) -> AsyncGenerator[list[BatchInput]]:
-    """The inputs of the rows that are looked up again."""
-    group: list[BatchInput] = []
-    for row in source.rows(inputs).rows():
-        if source.is_repeated(row):
-            group.append(_read_item(row))
-        # Rows between two chances for other work.
-        if len(group) >= 64:
-            yield group
-            group = []
-            await asyncio.sleep(0)
-    yield group
-
-
-def _read_item(row: rows_file.WrittenRow) -> ListItem:
-    """The input of a row. Its name may have been found in a text that is not a name."""
-    text, doi = row.members["input"], row.members.get("doi")
-    found = FoundName(HandleName(doi), 0, len(text), text, "literal", None) if isinstance(doi, str) and doi else None
-    return ListItem(text, found=found)

@@ -1,50 +1,43 @@
-"""Reads the file with the rows of an earlier run: the state from which a later run goes on."""
+"""The rows of `doi-proxy resolve`: where they are written, and those of an earlier run, after which a run goes on."""
 
 from __future__ import annotations
 
 import csv
+import errno
 import fcntl
 import json
 import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, Self, get_args
+from typing import IO, Any, Final, NamedTuple, Self
+
+import msgspec
 
 from doi_proxy.errors import ConfigurationError, DoiProxyError
 from doi_proxy.features.lists.verdict import ListRow, Verdict
-from doi_proxy.features.metadata.match import Match
 from doi_proxy.list_formats.body import write_all
 from doi_proxy.list_formats.entries import WITHOUT_DOI
-from doi_proxy.list_formats.writing import RowWriter, TableWriter, escape_line_ends
-from doi_proxy.system.files import open_output, open_regular
+from doi_proxy.list_formats.writing import JsonLinesWriter, RowWriter, TableWriter
+from doi_proxy.system.files import Replacement, open_output, open_regular
 from doi_proxy.system.options import MAX_SHOWN
 
-#: Formats whose rows can be read again.
-ROWS_FORMATS: Final = ("jsonl", "csv")
 #: The members that say to which input a row belongs, and what became of it.
 NEEDED: Final = ("input", "verdict")
-#: Limit of a row, in bytes.
-_MAX_ROW_BYTES: Final = 4 * 1024 * 1024
 
 
 class WrittenRow(NamedTuple):
-    """A complete row of a file."""
+    """A complete row of a file: the bytes from `start` to `end`."""
 
-    #: The row as it is in the file.
-    data: bytes
-    #: Its members. Those of CSV are texts.
+    start: int
+    end: int
+    #: Those of CSV are texts.
     members: dict[str, Any]
-    #: Whether the row is about an error after which none followed. It has no verdict.
-    is_error: bool
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of a row that is not an error."""
-        return Verdict(self.members["verdict"])
+    #: None for a row about an error, after which none followed.
+    verdict: Verdict | None
 
 
 class RowsFile:
@@ -52,155 +45,126 @@ class RowsFile:
 
     def __init__(self, file: IO[bytes], path: Path, rows_format: str) -> None:
         self._file = file
-        self._path = path
+        self.path = path
         self._format = rows_format
-        #: The line at which the last row began.
-        self._line = 0
+        #: The line at which the last row began, and the lines that were read.
+        self._line = self._lines = 0
         #: The bytes of the file until the end of the last complete row that was read, or of the header of CSV.
         self.end = 0
         #: The columns of CSV; the members of the last row of JSON Lines. They are () before the first row.
-        self.fields: tuple[str, ...] = ()
+        self._fields: tuple[str, ...] = ()
 
-    def rows(self) -> Iterator[WrittenRow]:
-        """The complete rows. Raises ConfigurationError for anything else."""
-        return self._csv_rows() if self._format == "csv" else self._json_rows()
+    def rows(self, fields: Sequence[str] | None = None) -> Iterator[WrittenRow]:
+        """The complete rows, from the first one. Raises ConfigurationError for anything else.
 
-    def require_fields(self, fields: Sequence[str]) -> None:
-        """Raise ConfigurationError unless the rows have these members, in this order."""
-        if self.fields and self.fields != tuple(fields):
-            raise ConfigurationError(
-                f"-o {self._path}, line {self._line}: the row has the members {','.join(self.fields)[:500]}, and this "
-                f"command writes {','.join(fields)}; use the options of the run that began the file, or another file"
-            )
-
-    def require_rest(self, fields: Sequence[str]) -> None:
-        """Raise ConfigurationError unless what follows the last row can be the beginning of one with these members."""
-        start = b"{%s:" % json.dumps(fields[0]).encode()
+        With `fields`, all rows must have these members in this order, and what follows the last one must be the
+        beginning of such a row.
+        """
+        self._file.seek(0)
+        self._line = self._lines = self.end = 0
+        for data in self._records():
+            start, row = self.end, self._parse(data)
+            self.end += len(data)
+            if row is not None:
+                self._require_fields(fields)
+                yield WrittenRow(start, self.end, *row)
+        if fields is None:
+            return
+        self._require_fields(fields)
+        beginning = b"{%s:" % json.dumps(fields[0]).encode()
         if self._format == "csv":
-            start = b"" if self.end else TableWriter(fields).opening
+            beginning = b"" if self.end else TableWriter(fields).opening
         self._file.seek(self.end)
-        rest = self._file.read(len(start))
-        if not start.startswith(rest):
-            self._line += 1
+        if not beginning.startswith(self._file.read(len(beginning))):
             raise self._refuse()
 
     def refuse_input(self, text: str | None) -> ConfigurationError:
         """The error about the last row. `text` is the input of the lists in its place, None at their end."""
         found = "the lists end before it" if text is None else f"the input in its place is {text[:MAX_SHOWN]!r}"
         return ConfigurationError(
-            f"-o {self._path}, line {self._line}: the row is not one of these lists: {found}; name the lists that the "
+            f"-o {self.path}, line {self._line}: the row is not one of these lists: {found}; name the lists that the "
             "file was begun with, or another file"
         )
 
     def encode(self, members: Mapping[str, Any]) -> bytes:
         """A row like those of this file."""
-        if self._format == "csv":
-            return TableWriter(self.fields).write([members])
-        # msgspec refuses a lone surrogate, which json reads.
-        written = json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return escape_line_ends(written) + b"\n"
+        return (TableWriter(self._fields) if self._format == "csv" else JsonLinesWriter()).write([members])
 
-    def _json_rows(self) -> Iterator[WrittenRow]:
-        while (line := self._file.readline(_MAX_ROW_BYTES)).endswith(b"\n"):
-            self._line += 1
-            try:
-                members = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise self._refuse() from error
-            if not isinstance(members, dict):
+    def read(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` to `end` in pieces."""
+        while piece := os.pread(self._file.fileno(), min(1024 * 1024, end - start), start):
+            yield piece
+            start += len(piece)
+
+    def _records(self) -> Iterator[bytes]:
+        """The lines of JSON, or the records of CSV, with their ends."""
+        # Limit of a row, in bytes.
+        most, record, quotes = 4 * 1024 * 1024, bytearray(), 0
+        while line := self._file.readline(most):
+            self._lines += 1
+            if not record:
+                self._line = self._lines
+            record += line
+            if len(record) >= most:
                 raise self._refuse()
-            self.fields = tuple(members)
-            self.end += len(line)
-            yield self._check(WrittenRow(line, members, "error" in members))
-        if len(line) == _MAX_ROW_BYTES:
-            self._line += 1
-            raise self._refuse()
+            # A record of CSV can have lines in its cells. It ends where the quotes are even (RFC 4180, section 2).
+            quotes += line.count(b'"') if self._format == "csv" else 0
+            if line.endswith(b"\n") and not quotes % 2:
+                yield bytes(record)
+                record.clear()
 
-    def _csv_rows(self) -> Iterator[WrittenRow]:
-        lines = _CsvLines(self._file)
-        records = csv.reader(lines, strict=True)
-        while True:
-            lines.taken.clear()
-            try:
-                cells = next(records, None)
-            except (csv.Error, ValueError) as error:
-                # A record that ends within a quoted cell is not complete.
-                if lines.is_ended:
-                    return
-                self._line = lines.first
-                raise self._refuse() from error
-            data = b"".join(lines.taken)
-            if cells is None or not data.endswith(b"\n"):
-                return
-            if not self.fields:
-                self.fields = tuple(cells)
-                self._line = 1
-                self._require_needed(self.fields)
-                self.end += len(data)
-                continue
-            self._line = lines.first
-            if len(cells) != len(self.fields):
-                raise self._refuse()
-            self.end += len(data)
-            members = dict(zip(self.fields, cells, strict=True))
-            yield self._check(WrittenRow(data, members, not members["verdict"]))
-
-    def _check(self, row: WrittenRow) -> WrittenRow:
-        if row.is_error:
-            return row
-        self._require_needed(row.members)
+    def _parse(self, data: bytes) -> tuple[dict[str, Any], Verdict | None] | None:
+        """The members and the verdict of a row. None for the header of CSV. Raises ConfigurationError."""
+        members: dict[str, Any]
         try:
-            Verdict(row.members["verdict"])
-        except ValueError as error:
+            if self._format == "csv":
+                [cells] = csv.reader([data.decode()], strict=True)
+                if not self.end and set(NEEDED).issubset(cells):
+                    self._fields = tuple(cells)
+                    return None
+                members = dict(zip(self._fields, cells, strict=True))
+                is_error = not members["verdict"]
+            else:
+                members = msgspec.json.decode(data, type=dict[str, Any])
+                self._fields = tuple(members)
+                is_error = "error" in members
+            if is_error:
+                return members, None
+            if not isinstance(members["input"], str):
+                raise self._refuse()
+            return members, Verdict(members["verdict"])
+        except (csv.Error, msgspec.DecodeError, KeyError, ValueError, RecursionError) as error:
             raise self._refuse() from error
-        if not isinstance(row.members["input"], str):
-            raise self._refuse()
-        return row
 
-    def _require_needed(self, fields: Sequence[str] | dict[str, Any]) -> None:
-        if not all(name in fields for name in NEEDED):
-            raise self._refuse()
+    def _require_fields(self, fields: Sequence[str] | None) -> None:
+        if fields is not None and self._fields and self._fields != tuple(fields):
+            raise ConfigurationError(
+                f"-o {self.path}, line {self._line}: the row has the members {','.join(self._fields)[:500]}, and this "
+                f"command writes {','.join(fields)}; use the options of the run that began the file, or another file"
+            )
 
     def _refuse(self) -> ConfigurationError:
         return ConfigurationError(
-            f"-o {self._path}, line {self._line}: this is not a row in the format {self._format} with the members "
+            f"-o {self.path}, line {self._line}: this is not a row in the format {self._format} with the members "
             f"{' and '.join(NEEDED)}; name the format of the file with --output-format, or another file"
         )
 
 
-class _CsvLines:
-    """The lines of a CSV file as texts, with what csv.reader took of them for one record."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._number = 0
-        self.taken: list[bytes] = []
-        self.is_ended = False
-
-    @property
-    def first(self) -> int:
-        """The number of the first line of the record."""
-        return self._number - len(self.taken) + 1
-
-    def __iter__(self) -> Iterator[str]:
-        size = 0
-        while line := self._file.readline(_MAX_ROW_BYTES):
-            size = len(line) + (size if self.taken else 0)
-            if size >= _MAX_ROW_BYTES:
-                raise ValueError("the record is too long")
-            self._number += 1
-            self.taken.append(line)
-            # A character at the end can be cut: the record is not complete then.
-            yield line.decode("utf-8", "surrogateescape")
-        self.is_ended = True
-
-
 class RowOutput:
-    """An open output. `path` None is standard output."""
+    """Writes rows, and counts them with those of earlier runs. `path` None is standard output."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Open the output, and change nothing in it. Raises ConfigurationError if it cannot be written."""
+    def __init__(
+        self, path: Path | None, rows_format: str, fields: Sequence[str], writer: RowWriter, again: Sequence[str]
+    ) -> None:
+        """Open the output, and change nothing in it. Raises ConfigurationError if it cannot be written.
+
+        `fields` are the members of a row, and `again` the verdicts of earlier rows that are looked up again.
+        """
         self._name = "standard output" if path is None else f"-o {path}"
+        self._format = rows_format
+        self._fields = fields
+        self._writer = writer
+        self._again = frozenset(map(Verdict, again))
         self._files = ExitStack()
         if path is None:
             self._fd = sys.stdout.fileno()
@@ -211,7 +175,23 @@ class RowOutput:
                 raise ConfigurationError(f"{self._name}: cannot be written: {error.strerror or error}") from error
             self._files.callback(os.close, self._fd)
         #: The file of an output that can have rows of an earlier run.
-        self.path = path if path is not None and stat.S_ISREG(os.fstat(self._fd).st_mode) else None
+        self._path = path if path is not None and stat.S_ISREG(os.fstat(self._fd).st_mode) else None
+        #: Why a later run cannot go on. None if it can.
+        self.obstacle: str | None = None
+        if self._path is None:
+            self.obstacle = "only a file of rows is continued; use -o FILE"
+        elif rows_format not in ("jsonl", "csv"):
+            self.obstacle = f"rows in the format {rows_format} cannot be continued; use --output-format jsonl or csv"
+        elif not set(NEEDED).issubset(fields):
+            self.obstacle = f"rows without the members {' and '.join(NEEDED)} cannot be continued; add them to --fields"
+        #: The rows by verdict, without those that are yet to be looked up again.
+        self.verdicts = Counter[Verdict]()
+        #: How many of them lead to another work, and how many are of entries without a DOI.
+        self.without_doi = 0
+        #: The rows by what their reference has to do with the work, those of earlier runs too. "" was not compared.
+        self.matches = Counter[str]()
+        #: The rows of earlier runs that are looked up again.
+        self.repeated = 0
 
     def __enter__(self) -> Self:
         return self
@@ -219,114 +199,121 @@ class RowOutput:
     def __exit__(self, *_: object) -> None:
         self._files.close()
 
-    def open_earlier(self) -> IO[bytes] | None:
-        """The file to read, if it has something. Raises ConfigurationError, also if another process writes to it."""
-        if self.path is None:
+    @property
+    def rows(self) -> int:
+        """The number of rows. See `verdicts`."""
+        return self.verdicts.total()
+
+    def open_earlier(self) -> RowsFile | None:
+        """The rows of an earlier run, None without one. Raises ConfigurationError, also if they cannot be continued."""
+        if self._path is None:
             return None
-        claim_file(self._fd, self.path)
+        self._claim(self._fd)
         if not os.fstat(self._fd).st_size:
             return None
+        if self.obstacle is not None:
+            raise ConfigurationError(f"{self._name}: the file exists, and {self.obstacle}; or name another file")
         try:
-            return self._files.enter_context(open_regular(self.path))
+            return RowsFile(self._files.enter_context(open_regular(self._path)), self._path, self._format)
         except OSError as error:
             raise ConfigurationError(f"{self._name}: cannot be read: {error.strerror or error}") from error
 
-    def cut(self, size: int) -> None:
-        """Remove what follows the first `size` bytes of the file, and continue there."""
-        os.ftruncate(self._fd, size)
-        os.lseek(self._fd, size, os.SEEK_SET)
-
-    async def write(self, data: bytes) -> None:
-        """Write bytes. Raises DoiProxyError, and BrokenPipeError if the reader of a pipe has left."""
+    def _claim(self, fd: int) -> None:
+        """Make sure that no other process writes rows to a file. Raises ConfigurationError."""
         try:
-            await write_all(self._fd, data)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise DoiProxyError(f"{self._name}: cannot be written: {error.strerror or error}") from error
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError(f"{self._name}: another process writes to it; wait until it ends") from error
+        except OSError:
+            return  # the file system has no locks
 
-
-def claim_file(descriptor: int, path: Path) -> None:
-    """Make sure that no other process writes rows to a file. Raises ConfigurationError."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ConfigurationError(f"-o {path}: another process writes to it; wait until it ends") from error
-    except OSError:
-        return  # the file system has no locks
-
-
-class RowRecorder:
-    """Writes rows to an output, and counts them."""
-
-    def __init__(self, output: RowOutput, writer: RowWriter, fields: Sequence[str]) -> None:
-        """`fields` are the members of a row that are written."""
-        self._output = output
-        self._writer = writer
-        self._fields = fields
-        #: The number of rows by verdict, with the rows of earlier runs.
-        self.verdicts = Counter[Verdict]()
-        #: The rows by what their reference has to do with the work, those of earlier runs too. "" was not compared.
-        self.matches = Counter[str]()
-        #: Rows of entries without a DOI, with those of earlier runs.
-        self.without_doi = 0
-        #: Rows that earlier runs wrote.
-        self.earlier_rows = 0
-
-    @property
-    def rows(self) -> int:
-        """The number of rows, with the rows of earlier runs."""
-        return self.verdicts.total()
+    def is_repeated(self, row: WrittenRow) -> bool:
+        """Whether a row of an earlier run is looked up again."""
+        return row.verdict in self._again
 
     def count_earlier(self, row: WrittenRow) -> None:
-        """Count a row that an earlier run wrote."""
-        self.earlier_rows += 1
-        self.verdicts[row.verdict] += 1
-        self._count_match(row.members.get("match"), row.members.get("why"))
-        self.without_doi += row.members.get("message") == WITHOUT_DOI
+        """Count a row of an earlier run."""
+        if self.is_repeated(row):
+            self.repeated += 1
+        elif row.verdict is not None:
+            self.verdicts[row.verdict] += 1
+            self._count_match(row.members.get("match"), row.members.get("why"))
+            self.without_doi += row.members.get("message") == WITHOUT_DOI
+
+    async def begin(self, size: int) -> None:
+        """Remove what follows the first `size` bytes of the output, and continue there. Raises DoiProxyError."""
+        if self._path is not None:
+            self._cut(size)
+        if not size:
+            await self._write(self._writer.opening)
 
     def _count_match(self, match: str | None, why: str | None) -> None:
         if match:
             self.matches["" if (why or "").startswith("Not compared") else match] += 1
 
-    async def begin(self) -> None:
-        """Write the beginning of an empty output. Raises DoiProxyError."""
-        await self._output.write(self._writer.opening)
-
     async def write(self, rows: Sequence[ListRow]) -> None:
         """Write rows. Raises DoiProxyError, and BrokenPipeError if the reader of a pipe has left."""
-        members = [row.members() for row in rows]
-        data = self._writer.write([{name: row_members.get(name) for name in self._fields} for row_members in members])
+        all_members = [row.members() for row in rows]
+        data = self._writer.write([{name: members.get(name) for name in self._fields} for members in all_members])
+        await self._write(data)
         self.verdicts.update([row.verdict for row in rows])
         for row in rows:
             self._count_match(row.match, row.why)
         self.without_doi += sum(row.message == WITHOUT_DOI for row in rows)
-        await self._output.write(data)
 
-    async def finish(self) -> None:
-        """Write the end of the output, after all rows."""
-        await self._output.write(self._writer.closing)
+    async def _write(self, data: bytes) -> None:
+        size = 0 if self._path is None else os.lseek(self._fd, 0, os.SEEK_CUR)
+        try:
+            await write_all(self._fd, data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if self._path is not None:
+                # The file has as many rows as the message says, and ends with a whole one.
+                with suppress(OSError):
+                    self._cut(size)
+            raise self._fail(error, f"{self.rows:,} rows are written") from error
 
+    def _cut(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        os.lseek(self._fd, size, os.SEEK_SET)
 
-def report_rows(
-    verdicts: Counter[Verdict], matches: Counter[str] | None = None, entries: int = 0, columns: Sequence[str] = ()
-) -> None:
-    """Print how many rows have which verdict, and how many references are about the work, if they were compared.
+    def _fail(self, error: OSError, state: str) -> DoiProxyError:
+        remedy = self.obstacle or "run the same command again to continue"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and self.obstacle is None:
+            remedy = f"free some space, and {remedy}"
+        return DoiProxyError(f"{self._name}: cannot be written: {error.strerror or error}; {state}; {remedy}")
 
-    `entries` is what was read, if it is known: one with several names has several rows. `columns` are those of tables.
-    """
-    count = verdicts.total()
-    rows = "1 row" if count == 1 else f"{count:,} rows"
-    if entries not in (0, count):
-        rows += f" from {entries:,} entries" if entries > 1 else " from 1 entry"
-    end = ""
-    if matches:
-        found = [f"{match} {matches[match]:,}" for match in get_args(Match) if matches[match]]
-        compared = f"{matches.total() - matches['']:,} of {matches.total():,}"
-        end = f"; compared {', '.join([compared, *found])}"
-    for column in columns:
-        print(column, file=sys.stderr)
-    print(f"{rows}: {show_verdicts(verdicts) or 'the lists are empty'}{end}", file=sys.stderr)
+    @contextmanager
+    def replace_rows(self, file: RowsFile) -> Iterator[Callable[[WrittenRow, ListRow], None]]:
+        """Replace rows of the file, in one step at the end, also after a failure. All others stay as they are.
+
+        Yields what takes a row and the new one in its place, in the order of the file. Raises DoiProxyError.
+        """
+        state, copied = os.fstat(self._fd), 0
+        try:
+            with Replacement(file.path) as new:
+                os.fchmod(new.file.fileno(), stat.S_IMODE(state.st_mode))
+
+                def replace_row(old: WrittenRow, row: ListRow) -> None:
+                    nonlocal copied
+                    new.file.writelines(file.read(copied, old.start))
+                    members = row.members()
+                    # The others say where an item is in its list, or are not of this program.
+                    changed = old.members.keys() & members.keys() - {"input", "line", "key", "echo"}
+                    new.file.write(file.encode(old.members | {name: members[name] for name in changed}))
+                    copied = old.end
+                    self.verdicts[row.verdict] += 1
+
+                try:
+                    yield replace_row
+                finally:
+                    new.file.writelines(file.read(copied, state.st_size))
+                    self._claim(new.file.fileno())
+                    new.put()
+                    os.dup2(new.file.fileno(), self._fd, inheritable=False)
+        except OSError as error:
+            raise self._fail(error, "the file is as it was, and needs as much room again") from error
 
 
 def show_verdicts(verdicts: Counter[Verdict]) -> str:

@@ -88,13 +88,13 @@ class JudgementMemory:
 
     def __init__(self, max_bytes: int) -> None:
         # Bytes of a judgement without its texts: the slot of the map, the key and the judgement, by tracemalloc.
-        self.kept: FIFOCache[str, tuple[str, Judgement]] = FIFOCache(
+        self._kept: FIFOCache[str, tuple[str, Judgement]] = FIFOCache(
             max_bytes, getsizeof=lambda kept: 400 + len(kept[0]) + len(kept[1].url or "")
         )
 
     def find(self, key: str) -> Judgement | None:
         """The judgement on a name."""
-        kept = self.kept.get(key)
+        kept = self._kept.get(key)
         return None if kept is None else kept[1]
 
     def remember(self, key: str, judgement: Judgement, now: float) -> None:
@@ -102,8 +102,8 @@ class JudgementMemory:
         # Judgements that stay fresh for longer than this, in seconds, are left to the cache. The two verdicts say
         # nothing about the name: a later batch may have a better one.
         is_decided = judgement.verdict not in (Verdict.UNVERIFIED, Verdict.RATE_LIMITED)
-        if key not in self.kept and not (is_decided and judgement.fresh_until - now > 3_600.0):
-            self.kept[key] = key, judgement
+        if key not in self._kept and not (is_decided and judgement.fresh_until - now > 3_600.0):
+            self._kept[key] = key, judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,10 +288,10 @@ def is_worth_waiting(error: errors.CouldNotVerify) -> bool:
     return is_rate_limit(error) or isinstance(error, errors.BreakerOpen)
 
 
-def not_a_doi(text: str, message: str, *, has_suggestions: bool = False) -> ListRow:
+def not_a_doi(text: str, message: str) -> ListRow:
     """The row of an input that is not looked up. The reason is NO_DOI if nothing in it looks like a DOI."""
     # Characters of a text in which it is searched.
-    reason = None if has_suggestions or _TRACE.search(text[:65_536]) else NO_DOI
+    reason = None if _TRACE.search(text[:65_536]) else NO_DOI
     return ListRow(text, None, Verdict.NOT_A_DOI, message=message, reason=reason)
 
 

@@ -9,16 +9,15 @@ from contextlib import aclosing
 from math import inf
 
 from doi_proxy.features.feature import CommandContext
-from doi_proxy.features.lists.batch import BatchOptions, build_batches, count_lists
+from doi_proxy.features.lists.batch import BatchOptions, build_batches
 from doi_proxy.features.lists.command import ResolveChoice
-from doi_proxy.features.lists.resolve_lists import flatten, list_sources, read_inputs
+from doi_proxy.features.lists.resolve_lists import ListFiles, count_items, flatten, read_inputs
 from doi_proxy.features.lists.rows_file import show_verdicts
-from doi_proxy.features.lists.server_client import ListFiles
 from doi_proxy.features.lists.verdict import ListRow, Verdict
 from doi_proxy.list_formats.body import require_files
 from doi_proxy.list_formats.entries import WITHOUT_DOI
 from doi_proxy.system.files import printable
-from doi_proxy.system.progress import INTERRUPTED, progress, shows_progress, stop_on_signals
+from doi_proxy.system.progress import INTERRUPTED, progress, stop_on_signals
 
 
 async def warm(context: CommandContext, choice: ResolveChoice, limit: int | None) -> int:
@@ -31,13 +30,13 @@ async def warm(context: CommandContext, choice: ResolveChoice, limit: int | None
     most = inf if limit is None else limit
     with stop_on_signals() as stop:
         options = BatchOptions(agency="none", for_metadata=True, max_fetched=most, is_stopped=stop.event.is_set)
-        size = await asyncio.to_thread(count_lists, list_sources(choice)) if shows_progress() else None
+        total = await count_items(choice)
         try:
             async with context.stores.open_online() as core:
                 batches = build_batches(settings, core, concurrency=settings.upstream_max_concurrency)
                 inputs = read_inputs(choice, files, stop.event)
                 rows = batches.rows(flatten(inputs), options)
-                with progress("warming", None if size is None else size.items) as bar:
+                with progress("warming", total) as bar:
                     async with aclosing(inputs), aclosing(rows):
                         async for row in rows:
                             result.add(files.take(), row)
