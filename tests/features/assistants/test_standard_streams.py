@@ -66,6 +66,7 @@ async def started(*words: str, stdin: int = DEVNULL, stdout: int = DEVNULL) -> A
 @pytest.fixture
 async def upstream() -> AsyncIterator[FakeUpstream]:
     async with FakeUpstream() as upstream:
+        upstream.put("10.1000", url="http://prefix.example/")
         upstream.put("10.1000/182", url=URL)
         yield upstream
 
