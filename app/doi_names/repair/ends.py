@@ -196,7 +196,7 @@ CELL: Final = re.compile(r",(?=[^,;])")
 _PAGE_PART: Final = re.compile(
     r"""(?: /(?: abs(?:tract)? | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus|ft)? | html? | meta | epub | reader
                | short | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo
-               | xml | toc | supplementary-material )
+               | xml | toc | 3d | supplementary-material )
           | \.(?: full(?:-text)? | abstract | summary | extract | short | long | e?pdf(?:\+html)?
                | html? | xml | epub | ris | bib ) | (?:-[a-z]{3,12}|-[0-9a-f]{6})?\.(?:svg|png) )\Z""",
     _CASELESS | re.VERBOSE,
