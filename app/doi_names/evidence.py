@@ -151,7 +151,7 @@ def weigh(
     ):
         return None
     most = _weigh_without_label(prefix, suffix, before, repairs, is_number=is_number, begins_line=begins_line)
-    is_value = before[-1:] + after[:1] in ("''", '""', "{}", '{"')
+    is_value = before.endswith(("'", '"', "{")) and after.startswith(("'", '"', "}"))
     if most is None and is_value and not (is_number or repairs):
         most = "likely"  # one word, which is the whole value
     return None if most is None else _lower(confidence, most)
