@@ -68,7 +68,7 @@ _END: Final = re.compile(
         # HTML, XML: an element of two letters or more, or a usual one of one letter. SICIs have "<" before a digit.
         <\\?/ | <!-- | <(?:[a-z][a-z-]{1,15}[1-6]?|[apiqsu])(?=[\s/>])
         # Attributes, JSON, CSV, programs: a quotation mark. An apostrophe only before what follows a value.
-      | ["\u201c\u201d\u201e] | [\u00ab\u00bb](?!(?:[^\u00bb\s]{0,40}\u00bb)?[0-9]\.[0-9]\.)
+      | ["`\u201c\u201d\u201e] | [\u00ab\u00bb](?!(?:[^\u00bb\s]{0,40}\u00bb)?[0-9]\.[0-9]\.)
       | ['\u2018\u2019]\s{0,4}(?:[/?]?>|[],:;)}]|[a-z-]{2,20}=|\Z)
         # Markdown, reStructuredText.
       | \]\( | (?:\[[0-9]{1,3})?\]\[ | \[\^ | >` | __; | ~~ | \u2026

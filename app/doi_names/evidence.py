@@ -33,6 +33,7 @@ _RESOLVER: Final = re.compile(r"(?:doi[.-]org|hdl[.-]handle[.-]net)[^\s/]{0,80}/
 _GLUED: Final = re.compile(r"[^\s\"'<>()\[\]{}|,;\u2018-\u201f\u3000-\u303f\uff00-\uffef]{1,160}\Z")
 #: The mark and the code of a subfield of MARC.
 _SUBFIELD: Final = re.compile(r"[$\x1f|\u01c2\u2021][0-9a-z]")
+_ATTRIBUTE: Final = re.compile(r"<[a-z][^<>]{0,150}=\Z", re.IGNORECASE)
 #: Another scheme or label: "ark:/", "urn:nbn:de:", "bibcode ".
 _OTHER: Final = re.compile(
     r"""(?:\A|[^a-z])(?: (?:ark|urn|swh|arxiv|bibcode|is[bsm]n|pmc?(?:id)?|oclc|s3|gs|sftp|smb|ssh|tel)[:.][^\s"'<>()|]*
@@ -118,10 +119,9 @@ def weigh(
     `before` and `after` are what stands around the name, up to some limit, `confidence` is that of the steps that read
     it, and `rules` are these steps. What `is_encoded` was meant as it stands.
     """
-    if "%" in before[-32:] or "&" in before[-32:] or "\\" in before[-32:]:
-        before = re.sub(r"\\[nrt]\Z", "\n", unescape(unquote(before)).replace("\\/", "/"))
-    if _SUBFIELD.fullmatch(before[-2:]):
-        before, rules = "", ()
+    before, is_value = _read_before(before, after)
+    if is_value:
+        rules = ()
     elif "digit-before" in rules:
         before = before.rstrip("0123456789")
     prefix, _, suffix = name.partition("/")
@@ -151,7 +151,20 @@ def weigh(
     ):
         return None
     most = _weigh_without_label(prefix, suffix, before, repairs, is_number=is_number, begins_line=begins_line)
+    is_value = before.endswith(("'", '"', "{")) and after.startswith(("'", '"', "}"))
+    if most is None and is_value and not (is_number or repairs):
+        most = "likely"  # one word, which is the whole value
     return None if most is None else _lower(confidence, most)
+
+
+def _read_before(before: str, after: str) -> tuple[str, bool]:
+    """What stands before a name, without its escapes, and whether the name begins a value."""
+    if "%" in before[-32:] or "&" in before[-32:] or "\\" in before[-32:]:
+        before = re.sub(r"\\[nrt]\Z", "\n", unescape(unquote(before)).replace("\\/", "/"))
+    if _SUBFIELD.fullmatch(before[-2:]) or (before.endswith("=") and _ATTRIBUTE.search(before)):
+        return "", True
+    # Mathematics of TeX: $10.1000/182$.
+    return (before[:-1] if before.endswith("$") and after.startswith("$") else before), False
 
 
 def _weigh_without_label(

@@ -196,7 +196,7 @@ CELL: Final = re.compile(r",(?=[^,;])")
 _PAGE_PART: Final = re.compile(
     r"""(?: /(?: abs(?:tract)? | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus|ft)? | html? | meta | epub | reader
                | short | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo
-               | xml | toc | supplementary-material )
+               | xml | toc | 3d | supplementary-material )
           | \.(?: full(?:-text)? | abstract | summary | extract | short | long | e?pdf(?:\+html)?
                | html? | xml | epub | ris | bib ) | (?:-[a-z]{3,12}|-[0-9a-f]{6})?\.(?:svg|png) )\Z""",
     _CASELESS | re.VERBOSE,
@@ -205,10 +205,10 @@ _SUBPAGE: Final = re.compile(
     r"/(?:-|asset|suppl|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html|transform)/.*\Z",
     _CASELESS | re.DOTALL,
 )
-#: After a part with a digit, parts without one are those of a publisher's site: /issuetoc, /homepage/Authors.html. No
-#: registered name of 104,745 has them. Letters from a to f alone may be a number: 1361-6633/aafcad.
+#: After a part with a digit, parts without one are those of a publisher's site: /issuetoc, /homepage/Authors.html. Of
+#: 104,745 registered names, those of two prefixes end so. Letters from a to f alone may be a number: 1361-6633/aafcad.
 _WORDS: Final = re.compile(
-    r"""/ (?<=[0-9A-Za-z].) (?![a-f]{1,20}\Z) (?<!/pdb[0-9a-z]{4}/)
+    r"""/ (?<=[0-9A-Za-z].) (?![a-f]{1,20}\Z)
         [a-z]{2,20}(?:[-_][a-z]{2,20}){0,5} (?: (?<=[a-z]{2})[0-9]\Z | (?: /[A-Za-z][A-Za-z_-]{1,40} )? )
         (?: \.(?:html?|svg|png|php|aspx?|jsp) )?\Z""",
     re.VERBOSE,
@@ -256,7 +256,8 @@ def at_page_part(text: str) -> str:
     text = _SUBPAGE.sub("", _PAGE_PART.sub("", text))
     if article := _ARTICLE.fullmatch(text):
         return article[1]
-    found = _WORDS.search(text)
+    # Protein Data Bank, 10.2210/pdb6lu7/pdb, and a journal with the names of its authors.
+    found = None if text.startswith(("10.2210/", "10.31887/")) else _WORDS.search(text)
     name = text[: found.start()] if found else ""
     _, slash, suffix = name.partition("/")
     return name if slash and any(c.isdigit() for c in suffix.rpartition("/")[2]) else text
