@@ -40,7 +40,6 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "features/metrics/test_metrics.py": "Prometheus reports no port that it chose",
     "features/setup/test_front_files.py": "the front proxy needs a port on which nothing listens",
     "features/setup/test_support_bundle.py": "the deadline is one that passes: a server answers for ever",
-    "features/valkey/test_cache_valkey.py": "the deadline is one that passes; nothing listens on the port",
     "features/valkey/test_cache_valkey_cluster.py": "the deadline is one that passes: a primary hangs",
     "features/valkey/test_cache_valkey_sentinel.py": "the deadline is one that passes; Sentinels know their ports",
     "features/valkey/test_cache_valkey_tls.py": "the deadline is one that passes: a server without TLS is silent",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import sys
-from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.cluster.processes import Proxy
 from tests.cluster.raw_http import Answered
 from tests.hostile.conftest import started
 from tests.hostile.records import PREFIX
@@ -28,16 +27,6 @@ LARGE = f"{PREFIX}/deep-json-256k"
 _MIB = 1024 * 1024
 
 
-@pytest.fixture(scope="module")
-def flooded(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
-    """A proxy."""
-    one = started(tmp_path_factory.mktemp("flooded"), upstream_url)
-    try:
-        yield one
-    finally:
-        one.process.kill()
-
-
 def body_of(answer: Answered) -> bytes:
     """The body of an answer, decompressed."""
     match answer.headers.get("content-encoding"):
@@ -49,7 +38,8 @@ def body_of(answer: Answered) -> bytes:
             return answer.body
 
 
-def test_a_flood_of_large_answers_leaves_memory_and_other_clients_alone(flooded: Proxy) -> None:
+def test_a_flood_of_large_answers_leaves_memory_and_other_clients_alone(tmp_path: Path, upstream_url: str) -> None:
+    flooded = started(tmp_path, upstream_url)
     process = psutil.Process(flooded.process.id)
 
     async def get(number: int) -> Answered:
@@ -73,4 +63,7 @@ def test_a_flood_of_large_answers_leaves_memory_and_other_clients_alone(flooded:
             assert any("content-encoding" in answer.headers for answer in answers)
         assert process.memory_info().rss - before < 100 * _MIB
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        flooded.process.kill()

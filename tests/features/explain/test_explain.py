@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.values import value
 from tests.web.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -48,10 +49,6 @@ async def proxy_with(**settings: Any) -> AsyncIterator[Proxy]:
     async with Proxy(admin_token=TOKEN, **settings) as proxy:
         proxy.upstream.put(NAME, url="https://target.example/hot")
         yield proxy
-
-
-def value(kind: str, text: str) -> dict[str, Any]:
-    return {"index": 1, "type": kind, "data": {"format": "string", "value": text}, "ttl": 86400}
 
 
 async def explain(proxy: Proxy, doi: str, **asked: str) -> dict[str, Any]:
@@ -107,7 +104,7 @@ async def test_an_absent_name() -> None:
 
 async def test_an_alias() -> None:
     async with proxy_with(public_url="https://doi.example.org") as proxy:
-        proxy.upstream.put("10.5555/alias", [value("HS_ALIAS", NAME)])
+        proxy.upstream.put("10.5555/alias", [value(1, "HS_ALIAS", NAME)])
         answered = await proxy.get("/10.5555/alias")
         report = await explain(proxy, "10.5555/alias")
         assert (report["status"], report["location"]) == (answered.status, answered["location"])
@@ -121,7 +118,7 @@ async def test_a_record_with_locations() -> None:
         '<location href="https://all.example/" weight="1"/></locations>'
     )
     async with proxy_with() as proxy:
-        proxy.upstream.put("10.5555/loc", [value("10320/loc", locations)])
+        proxy.upstream.put("10.5555/loc", [value(1, "10320/loc", locations)])
         answered = await proxy.get("/10.5555/loc")
         report = await explain(proxy, "10.5555/loc")
         assert (report["status"], report["location"]) == (answered.status, answered["location"])

@@ -215,21 +215,16 @@ async def test_the_check_says_without_a_network_what_is_wrong_with_the_file(tmp_
         bare = replace(server.site(kind=0), servers=(replace(one, public_key=b""),))
     file = tmp_path / "siteinfo.bin"
     settings = Settings(upstream_url=f"hdl:{file}", store_url="memory:")
-    inspection = Inspection(settings)
-    (missing,) = find_native_problems(inspection)
-    assert (missing.severity, missing.source) == ("error", "upstream_url") and "cannot be read" in missing.problem
+    for is_offline in (False, True):
+        inspection = Inspection(settings, offline=is_offline)
+        (missing,) = find_native_problems(inspection)
+        assert (missing.severity, missing.source) == ("error", "upstream_url") and "cannot be read" in missing.problem
     file.write_bytes(encode_site(bare))
     found = list(find_native_problems(inspection))
     assert [finding.severity for finding in found] == ["warning", "warning"]
     assert "has no key" in found[0].problem and "no primary site" in found[1].problem
     file.write_bytes(encode_site(server.site()))
     assert not list(find_native_problems(inspection))
-
-
-def test_the_check_queries_no_server_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    inspection = Inspection(Settings(upstream_url=f"hdl:{tmp_path}/none.bin", store_url="memory:"), offline=False)
-    (missing,) = find_native_problems(inspection)
-    assert "cannot be read" in missing.problem
 
 
 @pytest.mark.real_time  # A check of the settings runs an event loop of its own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,15 @@ pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
 URL = "http://www.doi.org/hb.html"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[HandleServer]:
+    """A handle server with NAME. Its key is in `root.json`."""
+    async with HandleServer() as server:
+        (tmp_path / "root.json").write_bytes(write_bootstrap(server))
+        server.put(NAME, url=URL)
+        yield server
 
 
 async def test_another_upstream_answers_in_place_of_handle_servers_that_fail() -> None:
@@ -112,18 +122,15 @@ async def test_a_named_server_without_a_key_answers_without_signatures() -> None
         assert not server.flags[0] & OpFlag.CERTIFIED
 
 
-async def test_a_wrong_signature_is_not_answered_by_the_next_upstream(tmp_path: Path) -> None:
-    async with HandleServer() as server:
-        file = tmp_path / "root.json"
-        file.write_bytes(write_bootstrap(server))
-        server.lie(NAME, "unsigned")
-        async with (
-            Proxy() as other,
-            Proxy(upstream_url=f"{server.url},{other.upstream.url}", upstream_bootstrap=file) as proxy,
-        ):
-            other.upstream.put(NAME, url=URL)
-            assert (await proxy.ask("GET", f"/{NAME}?cert")).status == 502
-            assert other.upstream.queries(NAME) == 0
+async def test_a_wrong_signature_is_not_answered_by_the_next_upstream(server: HandleServer, tmp_path: Path) -> None:
+    server.lie(NAME, "unsigned")
+    async with (
+        Proxy() as other,
+        Proxy(upstream_url=f"{server.url},{other.upstream.url}", upstream_bootstrap=tmp_path / "root.json") as proxy,
+    ):
+        other.upstream.put(NAME, url=URL)
+        assert (await proxy.ask("GET", f"/{NAME}?cert")).status == 502
+        assert other.upstream.queries(NAME) == 0
 
 
 async def test_messages_to_handle_servers_are_counted() -> None:
@@ -156,75 +163,60 @@ def test_a_bootstrap_file_that_cannot_be_used_is_named(tmp_path: Path, content: 
         create(Settings(upstream_url="hdl:", upstream_bootstrap=file, store_url="memory:"))
 
 
-async def test_cert_is_answered_by_a_verified_record_of_the_cache(tmp_path: Path) -> None:
-    async with HandleServer() as server:
-        file = tmp_path / "root.json"
-        file.write_bytes(write_bootstrap(server))
-        server.put(NAME, url=URL)
-        settings = {"upstream_url": server.url, "upstream_bootstrap": file, BYPASSES: 1}
-        async with Proxy(**settings) as proxy:
-            for target in (f"/{NAME}", f"/api/handles/{NAME}"):
-                await proxy.ask("GET", f"{target}?cert")
-                for query in ("?cert", ""):
-                    got = await proxy.ask("GET", f"{target}{query}")
-                    assert got["cache-status"] == "doi-proxy; hit; ttl=86400; detail=verified"
-            assert server.queries(NAME) == 1
-            # The client has no bypass left.
-            assert (await proxy.ask("GET", f"/{NAME}?auth")).status == 429
+async def test_cert_is_answered_by_a_verified_record_of_the_cache(server: HandleServer, tmp_path: Path) -> None:
+    settings = {"upstream_url": server.url, "upstream_bootstrap": tmp_path / "root.json", BYPASSES: 1}
+    async with Proxy(**settings) as proxy:
+        for target in (f"/{NAME}", f"/api/handles/{NAME}"):
+            await proxy.ask("GET", f"{target}?cert")
+            for query in ("?cert", ""):
+                got = await proxy.ask("GET", f"{target}{query}")
+                assert got["cache-status"] == "doi-proxy; hit; ttl=86400; detail=verified"
+        assert server.queries(NAME) == 1
+        # The client has no bypass left.
+        assert (await proxy.ask("GET", f"/{NAME}?auth")).status == 429
 
 
-async def test_an_operator_sees_whether_a_record_is_verified(tmp_path: Path) -> None:
-    async with HandleServer() as server:
-        file = tmp_path / "root.json"
-        file.write_bytes(write_bootstrap(server))
-        server.put(NAME, url=URL)
-        token = "a-token-of-more-than-32-characters"
-        async with Proxy(upstream_url=server.url, upstream_bootstrap=file, admin_token=token) as proxy:
-            for query, is_verified in (("", False), ("?cert", True)):
-                await proxy.ask("GET", f"/{NAME}{query}")
-                shown = await proxy.ask("GET", f"/admin/entries?doi={NAME}", authorization=f"Bearer {token}")
-                assert shown.json["verified"] is is_verified
-            proxy.clock.advance(86_400)
+async def test_an_operator_sees_whether_a_record_is_verified(server: HandleServer, tmp_path: Path) -> None:
+    token = "a-token-of-more-than-32-characters"
+    async with Proxy(upstream_url=server.url, upstream_bootstrap=tmp_path / "root.json", admin_token=token) as proxy:
+        for query, is_verified in (("", False), ("?cert", True)):
+            await proxy.ask("GET", f"/{NAME}{query}")
             shown = await proxy.ask("GET", f"/admin/entries?doi={NAME}", authorization=f"Bearer {token}")
-            assert (shown.json["state"], shown.json["verified"]) == ("stale", False)
+            assert shown.json["verified"] is is_verified
+        proxy.clock.advance(86_400)
+        shown = await proxy.ask("GET", f"/admin/entries?doi={NAME}", authorization=f"Bearer {token}")
+        assert (shown.json["state"], shown.json["verified"]) == ("stale", False)
 
 
-async def test_an_alias_is_verified_with_the_record_that_it_stands_for(tmp_path: Path) -> None:
-    async with HandleServer() as server:
-        file = tmp_path / "root.json"
-        file.write_bytes(write_bootstrap(server))
-        server.put_values("10.1000/alias", Value(1, b"HS_ALIAS", NAME.encode()))
-        server.put(NAME, url=URL)
-        async with Proxy(upstream_url=server.url, upstream_bootstrap=file) as proxy:
-            await proxy.ask("GET", f"/{NAME}?cert")
-            got = await proxy.ask("POST", "/", body=b"hdl=10.1000/alias")
-            assert "verified" not in (got["cache-status"] or "")
-            got = await proxy.ask("POST", "/", body=b"hdl=10.1000/alias&cert")
-            assert (got["location"], got["cache-status"]) == (URL, "doi-proxy; hit; ttl=86400; detail=verified")
+async def test_an_alias_is_verified_with_the_record_that_it_stands_for(server: HandleServer, tmp_path: Path) -> None:
+    server.put_values("10.1000/alias", Value(1, b"HS_ALIAS", NAME.encode()))
+    async with Proxy(upstream_url=server.url, upstream_bootstrap=tmp_path / "root.json") as proxy:
+        await proxy.ask("GET", f"/{NAME}?cert")
+        got = await proxy.ask("POST", "/", body=b"hdl=10.1000/alias")
+        assert "verified" not in (got["cache-status"] or "")
+        got = await proxy.ask("POST", "/", body=b"hdl=10.1000/alias&cert")
+        assert (got["location"], got["cache-status"]) == (URL, "doi-proxy; hit; ttl=86400; detail=verified")
 
 
-async def test_with_always_a_record_that_is_not_verified_is_confirmed(tmp_path: Path) -> None:
-    async with HandleServer() as server:
-        file = tmp_path / "root.json"
-        file.write_bytes(write_bootstrap(server))
-        settings = {
-            "store_url": f"sqlite:///{tmp_path}/store.sqlite3",
-            "upstream_url": server.url,
-            "upstream_bootstrap": file,
-        }
+async def test_with_always_a_record_that_is_not_verified_is_confirmed(server: HandleServer, tmp_path: Path) -> None:
+    settings = {
+        "store_url": f"sqlite:///{tmp_path}/store.sqlite3",
+        "upstream_url": server.url,
+        "upstream_bootstrap": tmp_path / "root.json",
+    }
+    for name in (NAME, "10.1000/outage"):
+        server.put(name, url=URL)
+    async with Proxy(**settings, upstream_verify="never") as proxy:
         for name in (NAME, "10.1000/outage"):
-            server.put(name, url=URL)
-        async with Proxy(**settings, upstream_verify="never") as proxy:
-            for name in (NAME, "10.1000/outage"):
-                assert (await proxy.ask("GET", f"/{name}"))["location"] == URL
-        server.lie("10.1000/outage", "unsigned")
-        async with Proxy(**settings, upstream_verify="always") as proxy:
-            got = await proxy.ask("GET", "/10.1000/outage")
-            assert (got["location"], got["cache-status"]) == (URL, "doi-proxy; hit; ttl=-1; detail=signature-invalid")
-            got = await proxy.ask("GET", f"/{NAME}")
-            assert (got["cache-status"] or "").endswith("; fwd=stale; stored; ttl=86400; detail=verified")
-            got = await proxy.ask("GET", f"/{NAME}")
-            assert got["cache-status"] == "doi-proxy; hit; ttl=86400; detail=verified"
+            assert (await proxy.ask("GET", f"/{name}"))["location"] == URL
+    server.lie("10.1000/outage", "unsigned")
+    async with Proxy(**settings, upstream_verify="always") as proxy:
+        got = await proxy.ask("GET", "/10.1000/outage")
+        assert (got["location"], got["cache-status"]) == (URL, "doi-proxy; hit; ttl=-1; detail=signature-invalid")
+        got = await proxy.ask("GET", f"/{NAME}")
+        assert (got["cache-status"] or "").endswith("; fwd=stale; stored; ttl=86400; detail=verified")
+        got = await proxy.ask("GET", f"/{NAME}")
+        assert got["cache-status"] == "doi-proxy; hit; ttl=86400; detail=verified"
 
 
 @pytest.mark.parametrize(

@@ -165,11 +165,3 @@ async def test_a_port_that_stays_silent_costs_a_head_start_if_its_server_answere
             with pytest.raises(ForeignAnswer):
                 await client.fetch(query(NAME))
         assert server.by_transport == {"udp": 1, "tcp": 1, "http": 1}
-
-
-async def test_a_lie_by_one_transport_is_not_believed_because_another_is_tried() -> None:
-    async with HandleServer() as server, client_of(server) as client:
-        server.lie(NAME, "digest")
-        with pytest.raises(ForeignAnswer):
-            await client.fetch(query(NAME))
-        assert set(server.by_transport) == {"udp", "tcp", "http"}

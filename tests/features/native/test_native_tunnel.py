@@ -32,6 +32,12 @@ _MESSAGE: Final = b"Content-Type: application/x-hdl-message\r\n"
 _REQUEST: Final = encode_query(Query(Filters(NAME), request_id=7, expiration=0))
 
 
+@pytest.fixture(autouse=True)
+def _without_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Egress proxies of the environment count for this machine too."""
+    monkeypatch.delenv("no_proxy", raising=False)
+
+
 @pytest.fixture(scope="module")
 def key() -> RSAPrivateKey:
     return new_key()
@@ -301,7 +307,7 @@ async def test_an_answer_that_was_begun_on_an_idle_connection_is_not_requested_a
 
 @asynccontextmanager
 async def egress_proxy(
-    target: int, *, refuses: bool = False, success: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
+    target: int, *, answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ) -> AsyncIterator[tuple[int, list[bytes]]]:
     """A proxy that leads every CONNECT and every request to a port of this machine."""
     heads: list[bytes] = []
@@ -323,13 +329,9 @@ async def egress_proxy(
         tasks.add(asyncio.current_task())
         head = await reader.readuntil(b"\r\n\r\n")
         heads.append(head)
-        if refuses:
-            writer.write(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n")
-            writer.close()
-            return
         there, back = await asyncio.open_connection("127.0.0.1", target)
         if head.startswith(b"CONNECT "):
-            writer.write(success)
+            writer.write(answer)
         else:
             back.write(head)
         await asyncio.gather(pump(reader, back), pump(there, writer))
@@ -344,7 +346,6 @@ async def egress_proxy(
 async def test_http_goes_through_an_egress_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with http_server(ok(_REQUEST, _LENGTH)) as port, egress_proxy(port) as (proxy, heads):
         monkeypatch.setenv("http_proxy", f"http://user:p%40ss@127.0.0.1:{proxy}")
-        monkeypatch.delenv("no_proxy", raising=False)
         assert await post(port) == _REQUEST
         assert heads[0].startswith(b"POST http://127.0.0.1:%d/10.1000%%2F182 HTTP/1.1\r\n" % port)
         assert b"\r\nProxy-Authorization: Basic dXNlcjpwQHNz\r\n" in heads[0]
@@ -352,7 +353,6 @@ async def test_http_goes_through_an_egress_proxy(monkeypatch: pytest.MonkeyPatch
 
 async def test_an_egress_proxy_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.delenv("no_proxy", raising=False)
     with pytest.raises(ServerUnreachable) as raised:
         await post(80)
     assert raised.value.detail.startswith("the egress proxy 127.0.0.1:9 cannot be reached: ")
@@ -361,7 +361,6 @@ async def test_an_egress_proxy_that_cannot_be_reached_is_named(monkeypatch: pyte
 async def test_tls_goes_through_an_egress_proxy_and_its_certificate_is_compared(
     tmp_path: Path, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("no_proxy", raising=False)
     async with HandleServer(key=key, tls=serve_tls(tmp_path, key)) as server:
         async with egress_proxy(server.tls_port) as (proxy, heads):
             monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy}")
@@ -382,7 +381,6 @@ async def test_an_egress_proxy_gets_the_host_of_the_server_and_not_that_of_its_s
 ) -> None:
     async with http_server(ok(_REQUEST, _LENGTH)) as port, egress_proxy(port) as (proxy, heads):
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy}")
-        monkeypatch.delenv("no_proxy", raising=False)
         await post(port, host=b"internal.example:80")
         assert f"\r\nHost: 127.0.0.1:{port}\r\n".encode() in heads[0]
         assert b"internal" not in heads[0]
@@ -399,10 +397,9 @@ async def test_an_egress_proxy_gets_the_host_of_the_server_and_not_that_of_its_s
 async def test_the_framing_of_an_answer_to_connect_does_not_count(
     tmp_path: Path, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch, success: bytes
 ) -> None:
-    monkeypatch.delenv("no_proxy", raising=False)
     async with (
         HandleServer(key=key, tls=serve_tls(tmp_path, key)) as server,
-        egress_proxy(server.tls_port, success=success) as (proxy, _),
+        egress_proxy(server.tls_port, answer=success) as (proxy, _),
     ):
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy}")
         assert await ask(server) == ResponseStatus.HANDLE_NOT_FOUND
@@ -411,10 +408,9 @@ async def test_the_framing_of_an_answer_to_connect_does_not_count(
 async def test_an_egress_proxy_that_refuses_is_a_failure(
     tmp_path: Path, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("no_proxy", raising=False)
     async with (
         HandleServer(key=key, tls=serve_tls(tmp_path, key)) as server,
-        egress_proxy(server.tls_port, refuses=True) as (proxy, _),
+        egress_proxy(server.tls_port, answer=b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n") as (proxy, _),
     ):
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy}")
         with pytest.raises(ServerUnreachable) as caught:
@@ -423,7 +419,6 @@ async def test_an_egress_proxy_that_refuses_is_a_failure(
 
 
 async def test_an_egress_proxy_behind_tls_does_not_carry_https(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("https_proxy", "https://127.0.0.1:9")
     transport = open_transports((HTTPS,))[HTTPS]
     with pytest.raises(ServerUnreachable) as caught:
@@ -434,7 +429,6 @@ async def test_an_egress_proxy_behind_tls_does_not_carry_https(monkeypatch: pyte
 
 
 async def test_an_egress_proxy_that_is_not_a_url_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "ftp://127.0.0.1")
     with pytest.raises(ServerUnreachable):
         await post(1)

@@ -9,12 +9,16 @@ async with listening() as proxy:
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
+from handle_protocol.json_sites import read_site_file
 from handle_protocol.transport.stream import MESSAGE
 from handle_protocol.wire.message import Filters, OpFlag, Query, Response, decode_response, encode_query
+from handle_protocol.wire.site_value import ServiceSite
 from tests.server.served import Served
 from tests.world.loop import network_of
 
@@ -94,6 +98,13 @@ def post(request: bytes, kind: str = MESSAGE) -> bytes:
     """The bytes of a POST with a message, after which the connection ends."""
     head = f"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {len(request)}"
     return head.encode() + b"\r\n\r\n" + request
+
+
+def read_manual(port: int) -> tuple[ServiceSite, ...]:
+    """The sites of the file in docs/native.md, with this port."""
+    manual = (Path(__file__).parents[3] / "docs/native.md").read_text("utf-8")
+    (block,) = re.findall(r"```json\n(.*?)```", manual, re.DOTALL)
+    return read_site_file(block.replace("2641", str(port)).encode()).sites
 
 
 @asynccontextmanager

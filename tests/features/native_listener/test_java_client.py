@@ -7,7 +7,6 @@ server are tried in their order; UDP is tried at 0, 0.5 and 1.5 s, and given up 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,18 +14,16 @@ from typing import Final
 
 import pytest
 
-from handle_protocol.json_sites import read_site_file
 from handle_protocol.site import select_server
 from handle_protocol.wire.message import Filters, OpCode, OpFlag, Query, Response, decode_response, encode_query
 from handle_protocol.wire.site_value import Interface, Purpose, ServiceSite, TransportProtocol
-from tests.features.native_listener.listening import Listening, listening
+from tests.features.native_listener.listening import Listening, listening, read_manual
 from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
 NAME: Final = "10.1000/182"
 URL: Final = "http://www.doi.org/hb.html"
-_MANUAL: Final = Path(__file__).parents[3] / "docs/native.md"
 _UDP_PAUSES: Final = (0.5, 1.0, 1.5)
 _STREAMS: Final = {TransportProtocol.TCP: "tcp", TransportProtocol.HTTP: "http"}
 _PLAIN: Final = OpFlag.PUBLIC_ONLY
@@ -71,11 +68,6 @@ class JavaClient:
         return None
 
 
-def _read_manual(listener: Listening) -> tuple[ServiceSite, ...]:
-    (block,) = re.findall(r"```json\n(.*?)```", _MANUAL.read_text("utf-8"), re.DOTALL)
-    return read_site_file(block.replace("2641", str(listener.port)).encode()).sites
-
-
 async def _read_information(listener: Listening) -> tuple[ServiceSite, ...]:
     site = (await listener.query(Query(Filters(b""), 7, 1_900_000_000, op_code=OpCode.SITE_INFORMATION))).body
     assert isinstance(site, ServiceSite)
@@ -83,7 +75,7 @@ async def _read_information(listener: Listening) -> tuple[ServiceSite, ...]:
 
 
 async def _sites(listener: Listening, source: str) -> tuple[ServiceSite, ...]:
-    return _read_manual(listener) if source == "manual" else await _read_information(listener)
+    return read_manual(listener.port) if source == "manual" else await _read_information(listener)
 
 
 @pytest.mark.parametrize("source", ["manual", "site information"])
@@ -105,7 +97,7 @@ async def test_udp_in_the_first_place_costs_three_seconds_above_the_limit_and_no
     networks.write_text(allowed)
     async with listening(native_listen_udp=True, client_allow_file=networks) as listener:
         listener.upstream.put(NAME, url=URL)
-        (site,) = _read_manual(listener)
+        (site,) = read_manual(listener.port)
         (server,) = site.servers
         interfaces = (replace(server.interfaces[0], protocol=TransportProtocol.UDP), *server.interfaces)
         client = JavaClient(listener, [replace(site, servers=(replace(server, interfaces=interfaces),))])

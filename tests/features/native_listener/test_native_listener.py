@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from handle_protocol.json_sites import read_site_file
 from handle_protocol.wire.message import (
     AnswerText,
     Envelope,
@@ -28,14 +25,13 @@ from handle_protocol.wire.message import (
 )
 from handle_protocol.wire.site_value import ServiceSite, TransportProtocol, TtlType
 from tests.fake_upstream import EVERY_NAME
-from tests.features.native_listener.listening import TRANSPORTS, listening
+from tests.features.native_listener.listening import TRANSPORTS, listening, read_manual
 from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
 NAME: Final = "10.1000/182"
 URL: Final = "http://www.doi.org/hb.html"
-_MANUAL: Final = Path(__file__).parents[3] / "docs/native.md"
 _OTHERS: Final = [0, *range(3, 12), 100, 101, 102, 103, 104, 105, 106, 200, 400, 999]
 
 
@@ -183,8 +179,7 @@ async def test_an_answer_has_the_suggested_version_and_the_digest_of_it(
 
 
 async def test_the_file_of_the_manual_is_the_site_of_a_listener_without_udp() -> None:
-    (block,) = re.findall(r"```json\n(.*?)```", _MANUAL.read_text("utf-8"), re.DOTALL)
-    (written,) = read_site_file(block.encode()).sites
+    (written,) = read_manual(2641)
     async with listening(native_listen="0.0.0.0:0") as proxy:
         query = Query(Filters(b""), 7, 1_900_000_000, op_code=OpCode.SITE_INFORMATION)
         site = (await proxy.query(query)).body

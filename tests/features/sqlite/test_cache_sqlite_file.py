@@ -116,19 +116,6 @@ async def test_a_path_that_cannot_be_written_is_one_clear_error(tmp_path: Path, 
             SqliteStore(path, clock=clock, max_bytes=1_000)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {found.name: found.read_bytes() for found in folder.iterdir() if not found.name.endswith(".lock")}
-
-
-async def test_a_store_of_a_newer_format_is_refused_and_left_as_it_is(path: Path, clock: Clock) -> None:
-    await fill(path, clock)
-    make_newer(path)
-    before = contents(path.parent)
-    with pytest.raises(StoreError, match=f"another format than {STORE_FORMAT}, or a database of another program"):
-        SqliteStore(path, clock=clock, max_bytes=1_000)
-    assert contents(path.parent) == before
-
-
 async def test_a_newer_store_that_was_found_damaged_is_refused_too(path: Path, clock: Clock) -> None:
     await fill(path, clock)
     make_newer(path)
