@@ -301,6 +301,21 @@ async def test_a_client_at_its_own_cap_does_not_shut_itself_out_by_requests_that
     assert not other.ended
 
 
+async def test_at_the_cap_of_its_client_a_connection_replaces_one_of_the_same_client() -> None:
+    connections = _connections(total=100)
+    loop = asyncio.get_running_loop()
+    other, first = Still(Phase.IDLE), Still(Phase.IDLE)
+    connections.admit(other, "198.51.100.1", loop)
+    connections.sweep(connections.now + 1.0)
+    connections.admit(first, "192.0.2.0", loop)
+    connections.sweep(connections.now + 1.0)
+    for host in range(1, 11):
+        assert connections.admit(Still(Phase.ANSWER), f"192.0.2.{host}", loop)
+    assert (first.ended, other.ended) == ([Reason.CAP], [])
+    assert not connections.admit(Still(Phase.IDLE), "192.0.2.11", loop)
+    assert connections.admit(Still(Phase.IDLE), "192.0.3.1", loop)
+
+
 @pytest.mark.parametrize("address", [UNIX_PEER, "203.0.113.1"])
 async def test_front_proxies_have_no_cap_of_a_client(address: str) -> None:
     connections = _connections(total=15)
