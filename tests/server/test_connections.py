@@ -60,6 +60,28 @@ def _connections(total: int) -> Connections:
     )
 
 
+@pytest.mark.parametrize(
+    ("phase", "seconds", "reason"),
+    [
+        (Phase.NEW, 15, Reason.HEAD_TIMEOUT),
+        (Phase.HEAD, 15, Reason.HEAD_TIMEOUT),
+        (Phase.BODY, 30, Reason.BODY_TIMEOUT),
+        (Phase.WRITE, 31, Reason.WRITE_TIMEOUT),
+        (Phase.IDLE, 75, Reason.IDLE),
+        (Phase.CLOSING, 31, Reason.FINISHED),
+    ],
+)
+async def test_each_phase_has_its_deadline_and_none_ends_early(phase: Phase, seconds: float, reason: Reason) -> None:
+    connections = _connections(total=10)
+    connection = Still(phase)
+    assert connections.admit(connection, "192.0.2.7", asyncio.get_running_loop())
+    began = connections.now
+    connections.sweep(began + seconds + 0.9)
+    assert connection.ended == []
+    connections.sweep(began + seconds + 1.1)
+    assert connection.ended == [reason]
+
+
 async def test_one_turn_of_the_loop_checks_one_slice_and_a_sweep_checks_all_once_but_those_that_ended() -> None:
     looked_at: list[Still] = []
 
@@ -279,6 +301,21 @@ async def test_a_client_at_its_own_cap_does_not_shut_itself_out_by_requests_that
     assert not other.ended
 
 
+async def test_at_the_cap_of_its_client_a_connection_replaces_one_of_the_same_client() -> None:
+    connections = _connections(total=100)
+    loop = asyncio.get_running_loop()
+    other, first = Still(Phase.IDLE), Still(Phase.IDLE)
+    connections.admit(other, "198.51.100.1", loop)
+    connections.sweep(connections.now + 1.0)
+    connections.admit(first, "192.0.2.0", loop)
+    connections.sweep(connections.now + 1.0)
+    for host in range(1, 11):
+        assert connections.admit(Still(Phase.ANSWER), f"192.0.2.{host}", loop)
+    assert (first.ended, other.ended) == ([Reason.CAP], [])
+    assert not connections.admit(Still(Phase.IDLE), "192.0.2.11", loop)
+    assert connections.admit(Still(Phase.IDLE), "192.0.3.1", loop)
+
+
 @pytest.mark.parametrize("address", [UNIX_PEER, "203.0.113.1"])
 async def test_front_proxies_have_no_cap_of_a_client(address: str) -> None:
     connections = _connections(total=15)
@@ -286,6 +323,15 @@ async def test_front_proxies_have_no_cap_of_a_client(address: str) -> None:
     loop = asyncio.get_running_loop()
     admitted = [connections.admit(Still(Phase.ANSWER), address, loop) for _ in range(20)]
     assert admitted == [True] * 15 + [False] * 5
+
+
+async def test_a_connection_that_has_ended_is_charged_to_no_client() -> None:
+    connections = _connections(total=15)
+    ended = Still(Phase.ANSWER)
+    assert connections.admit(ended, "192.0.2.1", asyncio.get_running_loop())
+    connections.forget(ended)
+    connections.charge(ended, "192.0.2.7")
+    assert len(connections) == 0
 
 
 async def test_a_peer_that_has_left_before_its_address_was_read_is_no_front_proxy() -> None:

@@ -93,6 +93,14 @@ async def test_a_handle_that_begins_with_a_slash_names_no_host() -> None:
         assert (got.status, got["location"]) == (301, f"{HERE}/%2Fevil.example/x")
 
 
+async def test_an_alias_of_a_handle_that_is_not_resolved_here_leads_to_its_target(proxy: Proxy) -> None:
+    name = proxy.name()
+    proxy.upstream.put(name, alias("20.500.12345/x"))
+    proxy.upstream.put("20.500.12345/x", url=TARGET)
+    got = await proxy.get(f"/{name}")
+    assert (got.status, got["location"]) == (302, TARGET)
+
+
 async def test_a_short_lived_target_ends_the_alias_too(proxy: Proxy) -> None:
     name, target = proxy.name(), proxy.name()
     proxy.upstream.put(name, alias(target, 4000))

@@ -139,6 +139,11 @@ async def test_the_first_url_of_the_values_asked_for_is_the_target(
     assert (reply.status, reply["location"]) == (302 if location else 200, location)
 
 
+@pytest.mark.parametrize("target", ["/10.5555/empty", "/10.5555/no-url?type=URL"])
+async def test_a_page_without_the_values_asked_for_says_so(proxy: Proxy, target: str) -> None:
+    assert "no public values of the kind you asked for" in (await proxy.get(target)).text
+
+
 @pytest.mark.parametrize(
     ("name", "location"),
     [
