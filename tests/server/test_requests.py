@@ -220,14 +220,17 @@ async def test_http_1_0_needs_no_host() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begun", "piece"),
-    [(b"3\r\nabc\r\n0\r\n", b"X-A: " + b"a" * 9_000 + b"\r\n"), (b"1;", b"x" * 9_000)],
+    ("begun", "piece", "status"),
+    [
+        # Nobody reads this body, so no more than the beginning of the trailers is read.
+        (b"3\r\nabc\r\n0\r\n", b"X-A: " + b"a" * 9_000 + b"\r\n", 408),
+        (b"1;", b"x" * 9_000, 431),
+    ],
     ids=["trailers", "extension"],
 )
-async def test_what_frames_chunks_without_end_is_refused(begun: bytes, piece: bytes) -> None:
+async def test_what_frames_chunks_without_end_is_refused(begun: bytes, piece: bytes, status: int) -> None:
     async with served() as server:
-        answers = await server.exchange(CHUNKED + begun, *[piece] * 9, end=True)
-        assert statuses(answers) in ([431], [])
+        assert statuses(await server.exchange(CHUNKED + begun, *[piece] * 9)) == [status]
 
 
 @lanes
