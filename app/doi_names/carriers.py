@@ -110,6 +110,7 @@ def read_carrier(written: str, before: str = "") -> Carried:
     # A carrier may be in another one: JSON in HTML.
     for _ in range(3):
         pieces, places, done, seen, opened = list[str](), list[int](), 0, 0, 0
+        last_closing = text.rfind("</")
         for first in _FIRST.finditer(text):
             token = _TOKEN.match(text, first.start()) if first.start() >= seen else None
             if token is None:
@@ -121,7 +122,7 @@ def read_carrier(written: str, before: str = "") -> Carried:
                 opens = token[0].count("<") - 2 * token[0].count("</")
                 closes_own = opens < 0 and opened > 0
                 opened = max(0, opened + opens)
-                plain = _join(text, token, is_whole=closes_own)
+                plain = _join(text, token, is_whole=closes_own, closes_later=last_closing >= token.end())
                 if plain == "" and not closes_own and "</" in token[0]:
                     joints.append(len(places) + token.start() - done)
             if plain is None or plain == token[0]:
@@ -151,13 +152,13 @@ def _mark_ends(text: str, before: str) -> str:
     return text[: name.end()] + _END.sub(lambda end: '"' + end[0][1:], rest, count=1 if before else 0)
 
 
-def _join(text: str, tags: re.Match[str], *, is_whole: bool) -> str | None:
+def _join(text: str, tags: re.Match[str], *, is_whole: bool, closes_later: bool) -> str | None:
     """Nothing if a name goes on after tags. None if they end it: before another word, or between two numbers."""
     last, following = text[tags.start() - 1 : tags.start()], text[tags.end() : tags.end() + 1]
     if not last.strip() or not re.match(r"[0-9A-Za-z./_(:;+-]", following):
         return None
     if is_whole or "</" not in tags[0]:
-        return "" if is_whole or text.find("</", tags.end()) >= 0 else None
+        return "" if is_whole or closes_later else None
     is_beside = last.isdigit() and (following.isdigit() if "><" in tags[0] else following.isupper())
     return None if is_beside or following.isupper() else ""
 

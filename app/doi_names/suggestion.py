@@ -17,6 +17,7 @@ from doi_names.name import HandleName, first_not_graphic
 from doi_names.presentation import read_typed
 from doi_names.repair import exploration
 from doi_names.repair.exploration import REPAIRS, Certainty, Confidence
+from doi_names.repair.prefix import BEGINNING
 
 #: The most suggestions for one text.
 MAX_SUGGESTIONS: Final = 5
@@ -149,6 +150,14 @@ def _read(
     after: str = "",
     carried: Carried | None = None,
 ) -> _Result:
+    # Of a longer text, what stands around its first name is read: the carrier of 60 KB takes 0.2 s.
+    if len(text) > 2_048:
+        first = BEGINNING.search(text)
+        begin = max(0, first.start() - 256) if first else 0
+        text, more = text[begin : begin + 2_048], text[begin + 2_048 :]
+        # The last word may be cut off, so it is dropped.
+        text = text[: max(text.rfind(" "), text.rfind("\n"), 0)] if more else text
+        carried = carried or read_carrier(text)
     carried = carried or read_carrier(text if name is None else name.text)
     has_encoded = carried.escaped or (name is not None and _has_encoded_delimiters(text, name))
     outcomes = exploration.explore(

@@ -167,7 +167,9 @@ class ClientBuckets:
         """Take `cost` tokens, also those that are not there: a bucket owes as many as it can hold, and no more."""
         now = self._clock()
         for account in accounts:
-            left = count_tokens(account.bucket, now, account.rate, account.burst) - cost
+            # Two lists can end one after the other: what is owed for the first stays owed.
+            before = _back_off_left(account.bucket, now) * account.rate
+            left = count_tokens(account.bucket, now, account.rate, account.burst) - cost - before
             owed = min(max(0.0, -left), account.burst)
             account.bucket = Bucket(max(0.0, left), now, now + owed / account.rate)
 

@@ -183,6 +183,24 @@ async def test_a_purge_by_another_instance_is_obeyed_while_the_rest_of_memory_is
     assert cache.memory.entries == 0
 
 
+async def test_a_store_that_loses_its_data_while_it_gets_them_gets_them_again(clock: Clock, store: Unsteady) -> None:
+    memory, missed = MemoryStore(1_000_000, clock=clock), Missed()
+    for number in range(300):
+        await memory.put(entry(f"10.1000/{number}"))
+
+    async def lose_once() -> None:
+        if store.entries == 250:
+            async for _ in store.drop_scope("10.1000/"):
+                pass
+            missed.add_everything()
+
+    missed.add_everything()
+    await missed.write(store, memory, Purges(), clock(), lose_once)
+    assert missed and store.entries == 50
+    await missed.write(store, memory, Purges(), clock(), read_nothing)
+    assert not missed and store.entries == 300
+
+
 def test_names_that_were_fetched_while_valkey_was_away_are_answered_by_the_other_machine() -> None:
     with World(store_url="valkey://127.0.0.1", instances=2) as world:
         names = [f"10.5555/{number}" for number in range(20)]

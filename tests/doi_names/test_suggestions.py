@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doi_names.carriers import RULES
+from doi_names.carriers import RULES, Carried, read_carrier
 from doi_names.derived import parse
 from doi_names.name import DOIName, HandleName
 from doi_names.repair.exploration import REPAIRS, Repair
@@ -185,3 +185,19 @@ def test_every_rule_is_documented() -> None:
     rows = set(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE))
     others = {"label", "own-url", "sici-check", "check-character", "underscore", "line-end"}
     assert rows == {repair.rule for repair in REPAIRS} | set(RULES) | others
+
+
+def test_of_a_long_text_what_surrounds_its_first_name_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def read_counted(text: str, before: str = "") -> Carried:
+        read.append(len(text))
+        return read_carrier(text, before)
+
+    monkeypatch.setattr("doi_names.suggestion.read_carrier", read_counted)
+    long = r"10.1000/a" + r"\{" * 30_000
+    best = read_best(f"{'word ' * 20_000}doi:10.1000/a{{\\_}}b. {'word ' * 20_000}")
+    assert best is not None and best.name == HandleName("10.1000/a_b")
+    assert read_best(f"{long} 10.1000/182") is None
+    read_and_suggest("10.1000/" + "<a" * 1_500, HandleName("10.1000/" + "<a" * 1_500))
+    assert max(read) <= 2_048

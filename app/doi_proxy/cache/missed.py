@@ -139,12 +139,13 @@ class Missed:
         #: Keys of records, with whether other instances must drop their copy.
         self._keys: dict[str, bool] = {}
         self._bytes = 0
-        self._is_everything = False
+        #: How often the store missed every record.
+        self._losses = 0
         self.purges = Purges()
         self.purges.most = MAX_LATE_PURGES
 
     def __bool__(self) -> bool:
-        return bool(self._keys or self.purges or self._is_everything)
+        return bool(self._keys or self.purges or self._losses)
 
     def add(self, key: str, *, announce: bool) -> None:
         """The store missed a record."""
@@ -158,7 +159,7 @@ class Missed:
 
     def add_everything(self) -> None:
         """The store missed every record."""
-        self._is_everything = True
+        self._losses += 1
 
     async def write(
         self, store: Store, memory: MemoryStore, purges: Purges, now: float, read_purges: Callable[[], Awaitable[None]]
@@ -171,9 +172,9 @@ class Missed:
         for scope, at in tuple(self.purges.items()):
             await delete_purged(store, scope, at, announce=True)
             self.purges.pop(scope, None)
-        is_everything = self._is_everything
+        losses = self._losses
         # Records that one call writes, of those that are kept one by one: at 0.2 ms each, a fifth of a second.
-        keys = memory.unsorted_keys() if is_everything else list(self._keys)[:1_000]
+        keys = memory.unsorted_keys() if losses else list(self._keys)[:1_000]
         for number, key in enumerate(keys):
             # A queue of writes is limited.
             if number % 250 == 0:
@@ -186,5 +187,6 @@ class Missed:
                 await store.put(entry, announce=self._keys.get(key, False), unless_newer=True, sent_at=sent_at)
             if self._keys.pop(key, None) is not None:
                 self._bytes -= _KEY_BYTES + len(key.encode(errors="surrogatepass"))
-        if is_everything:
-            self._is_everything = False
+        # A store that lost its data again meanwhile gets everything again.
+        if self._losses == losses:
+            self._losses = 0

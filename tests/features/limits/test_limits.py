@@ -81,6 +81,12 @@ def test_what_an_answer_cost_is_paid_by_the_next_requests() -> None:
     with pytest.raises(RateExceeded) as error:
         bench.limits.admit(CLIENT)
     assert error.value.retry_after == 5.0
+    # A second answer, which cost nothing or little, does not shorten that.
+    bench.limits.charge(CLIENT, 0.0)
+    bench.limits.charge(CLIENT, 1.0)
+    with pytest.raises(RateExceeded) as error:
+        bench.limits.admit(CLIENT)
+    assert error.value.retry_after == 5.0
     bench.limits.admit(OTHER)
     bench.clock.advance(5.0)
     bench.limits.admit(CLIENT)

@@ -235,6 +235,21 @@ async def test_a_host_gets_four_fetches_at_a_time_and_each_reader_has_the_work()
         assert len(agency.requests) == 20
 
 
+async def test_an_agency_that_does_not_answer_has_a_bounded_number_of_pages_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PAGE_TIMEOUT, 0.001)
+    monkeypatch.setattr("doi_proxy.features.metadata.client.FETCH_TIMEOUT", 60.0)
+    async with proxies() as (proxy, agency):
+        agency.free.clear()
+        proxy.upstream.put("10.5555/more", url="https://publisher.example/")
+        for number in range(256):
+            proxy.upstream.put(f"10.5555/{number}", url="https://publisher.example/")
+            await record_page(proxy, f"10.5555/{number}")
+        monkeypatch.setattr(PAGE_TIMEOUT, 60.0)
+        assert PENDING in await record_page(proxy, "10.5555/more")
+
+
 async def test_a_host_that_fails_is_left_alone() -> None:
     async with proxies() as (proxy, agency):
         agency.reply = answer(b"", status="503 Busy")
