@@ -30,7 +30,6 @@ _PLACES: Final = tuple(
     re.compile(pattern)
     for pattern in (
         rf"\b(?:vol(?:ume)?|bd|band|jg|tom[eo]?|t|v)\.?\s?(?P<volume>{_V})\b",
-        rf"(?<![\d.])\b(?P<volume>{_V})(?=,\s(?:no|nr|num|n)\b)|(?<![\d.,-])\s(?P<volume2>{_V})(?=\s\({_Y}\))",
         r"\b(?:no|nr|num|numero|n°|issue|iss|h|heft|fasc)\.?\s?(?P<issue>\d+[a-z]?)",
         rf"\b(?:(?:pp?|pags?|seiten?|str)\.?\s?|s[.\s]\s?)(?P<page>(?!{_Y}\b(?!-)){_P})\b",
         rf"(?<![\d./-])\b(?P<volume>{_V})\s?\((?!{_Y}\))(?P<issue>[\d]*[a-z]?)(?:[-/]\d+)?\)(?:\s?[,:]\s?(?P<page>{_P})\b)?",
@@ -39,7 +38,6 @@ _PLACES: Final = tuple(
         rf";\s?(?P<volume>{_V})\s?(?:\((?P<issue>[^)]{{0,12}})\))?\s?:\s?(?P<page>{_P})\b",
         rf"\({_Y}\)(?:\s?[:,]\s?|\s)(?P<page>{_P})(?=[-.,;\s]|$)",
         rf"[,.]\s(?P<volume>{_V}),\s(?P<page>[a-z]{{1,2}}\d+|(?!{_Y}\b)\d{{4,7}})(?=[.,\s]|$)",
-        rf"[,.;:]\s?(?P<volume>{_V})\s?[,:]\s?(?P<page>{_P})-{_P}\b",
         rf"[a-z]\.?\s(?P<volume>{_V})\s(?P<page>{_P})(?:-{_P})?[\s.,;]*$",
         rf"[,:;]\s?(?P<page>(?!{_Y}-{_Y}){_P})-{_P}(?=[\s.,;)]|$)",
     )
@@ -75,8 +73,6 @@ _JOURNAL: Final = re.compile(
     r"(?:the )?(?:annal\w*|archiv\w*|bulletin|journal|proceedings|proc|transactions|zeitschrift|revue|revista|"
     r"actes|acta|communications|letters|phys|chem|rev)\b"
 )
-#: What follows a part of the name of a journal: "Rev. Lett. 77".
-_ABBREVIATED: Final = re.compile(r"\.\s*(?:[A-Z][a-z]{0,4}\.?\s*){0,3}\d")
 #: What comes before the book of a chapter.
 _IN: Final = re.compile(r"[.,?!”\"’»]\s+(?:[Ii]n|[Dd]ans|[Ee]n):?\s+(?=[^\W\d])")
 _PREPRINT: Final = re.compile(
@@ -163,7 +159,7 @@ def _read_fields(entry: str) -> Cited:
         volumes,
         issues,
         pages,
-        is_preprint=is_preprint(" ".join((container, *fields["PB"]))) and not fields["SP"],
+        is_preprint=is_preprint(" ".join((container, *fields["PB"]))),
         is_notice=is_notice(title),
     )
 
@@ -180,19 +176,18 @@ def _read_text(reference: str) -> Cited:
         for place in pattern.finditer(rest):
             for name, value in place.groupdict().items():
                 if value and (number := read_number(value)):
-                    found[name.rstrip("2")].add(number)
+                    found[name].add(number)
     volumes, issues, pages = map(frozenset, found.values())
     inside = _IN.search(text, end if title else 0)
-    years = _YEAR.findall(f"{text[:begin]} {text[end:]}")
     return Cited(
         title,
         text[:begin] if title else text,
-        tuple(int(year) for year in years if year not in volumes | pages),
+        tuple(map(int, _YEAR.findall(f"{text[:begin]} {text[end:]}"))),
         text[inside.end() :] if inside else "",
         volumes,
         issues,
         pages,
-        is_preprint=is_preprint(text) and not found["page"],
+        is_preprint=is_preprint(text),
         is_notice=is_notice(title or text),
         text=text[: inside.start()] if inside else text,
     )
@@ -200,9 +195,7 @@ def _read_text(reference: str) -> Cited:
 
 def _find_title(text: str) -> tuple[str, int, int]:
     """What must be the title in a reference, and its place. Without one, "" and the end of the text twice."""
-    without = "", len(text), len(text)
-    # After a word without a mark, quotes are a part of the title.
-    if (quoted := _QUOTED.search(text)) and not re.search(r"[^\W\d_]\s?[“\"‘'„«]$", text[: quoted.start() + 1]):
+    if quoted := _QUOTED.search(text):
         group = quoted.lastindex or 1
         return quoted[group], quoted.start(group), quoted.end(group)
     names = _AFTER_INITIALS if re.match(r"[A-ZÀ-ÞЀ-Я]\.", text) else _AFTER_NAMES
@@ -212,13 +205,10 @@ def _find_title(text: str) -> tuple[str, int, int]:
         ended = _END.search(text, mark.end())
         end = ended.start() if ended else len(text)
         title = text[mark.end() : end].rstrip(" .,:")
-        words = re.findall(r"[^\W\d_]{2,}", title)
+        words = [word for word in split_words(title) if not word.isdigit()]
         # A journal and its volume follow the names where a style has no titles.
         is_journal = _JOURNAL.match(simplify(title)) and re.search(r"\d", text[mark.end() : end + 12])
-        said = [word for word in split_words(title) if not word.isdigit()]
-        is_short = max(len(words), len(said)) < 3 and mark.re is names
-        if is_short and (ended is None or ended[0] not in ".?!" or _ABBREVIATED.match(text, end)):
-            continue
-        if words and not is_journal:
+        is_short = len(words) < 3 and mark.re is names and (ended is None or ended[0] not in ".?!")
+        if words and not is_journal and not is_short:
             return title, mark.end(), mark.end() + len(title)
-    return without
+    return "", len(text), len(text)

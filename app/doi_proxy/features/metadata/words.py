@@ -42,9 +42,6 @@ _LETTERS: Final = str.maketrans(
 )
 CJK: Final = "\u2e80-\u9fff\uf900-\ufaff"
 _WORD: Final = re.compile(rf"[{CJK}]+|(?:(?![{CJK}])(?:[^\W\d_]|\ufffd))+|\d+")
-_ELISION: Final = re.compile(r"\b(?:[cdjlmnst]|qu|dell|nell|sull|all)'(?=\w)")
-#: Prefixes that some write as words of their own.
-_PREFIX: Final = re.compile(r"\b(anti|co|inter|micro|multi|non|pre|re|semi|sub)-(?=[a-z])")
 _TEX: Final = re.compile(r"\\(?:[^A-Za-z]|[uvHtcdbkr](?![A-Za-z])|[A-Za-z]{2,20}(?=[\s{\\$]))\s?|[{}$]|<[^<>]{1,40}>")
 _SUBTITLE: Final = re.compile(r"\s?[:;?!]\s|\.\s|\s-+\s|--+|(?<=[^\W\d]):(?=[^\W\d])")
 #: What spellings of one name differ in, after folding: transliterations, and German vowels.
@@ -78,7 +75,7 @@ def simplify(text: str) -> str:
 
 def split_words(text: str) -> list[str]:
     """The words of a text that mean something, in their order. Chinese and Japanese are read as pairs of characters."""
-    folded = _PREFIX.sub(r"\1", _ELISION.sub(" ", simplify(text)))
+    folded = simplify(text)
     found: list[str] = []
     for word in _WORD.findall(folded):
         if "\u2e80" <= word[0] <= "\u9fff" or "\uf900" <= word[0] <= "\ufaff":
@@ -108,13 +105,8 @@ def find_common(words: Collection[str], others: Collection[str]) -> set[str]:
 
 def find_near_word(word: str, others: Iterable[str]) -> str | None:
     """One of the words that is nearly equal, None without one."""
-    if len(word) < 4:
-        return None
-    # Misread letters are seldom the first; a lost one can be.
-    begins = (word[0], "\ufffd")
-    return next(
-        (other for other in others if (other[0] in begins or word[0] == "\ufffd") and is_near(word, other)), None
-    )
+    # Misread letters are seldom the first.
+    return next((other for other in others if other[0] == word[0] and is_near(word, other)), None)
 
 
 def is_near(word: str, other: str) -> bool:
@@ -124,9 +116,7 @@ def is_near(word: str, other: str) -> bool:
         return False
     begin = _count_equal(word, other)
     end = _count_equal(word[begin:][::-1], other[begin:][::-1])
-    # A character that an agency has lost stands for itself and for one more.
-    most = 2 if longer > 7 or "\ufffd" in word + other else 1
-    return longer - begin - end <= most
+    return longer - begin - end <= (2 if longer > 7 else 1)
 
 
 def _count_equal(word: str, other: str) -> int:
@@ -198,12 +188,7 @@ def is_group(name: str) -> bool:
 
 
 def has_group(name: str, text: str) -> bool:
-    """Whether a text has the name of an organisation, or the initials of one."""
+    """Whether a text has the name of an organisation, or its initials."""
     words, known = name_words(name), name_words(text)
     initials = "".join(word[0] for word in split_words(name) if word.isalpha())
-    others = "".join(word[0] for word in split_words(text)[:12] if word.isalpha())
-    return (
-        2 * len(find_common(words, known)) > len(words)
-        or (len(initials) > 2 and initials in known)
-        or (len(known) == 1 and len(others) < 3 and len(next(iter(known))) > 2 and next(iter(known)) in initials)
-    )
+    return 2 * len(find_common(words, known)) > len(words) or (len(initials) > 2 and initials in known)
