@@ -13,13 +13,12 @@ from doi_proxy.features.metadata.words import simplify, split_words
 MAX_CHARACTERS: Final = 4_096
 
 _LINE: Final = re.compile(r"^[ \t]*([A-Z][A-Z0-9]) {0,2}- +(.*)$", re.MULTILINE)
-#: What is not a part of a citation: its DOI, addresses, other identifiers, and when it was read.
+#: What is not a part of a citation: its number, its DOI, addresses, other identifiers, and when it was read.
 _MARK: Final = re.compile(
-    r"\b(?:https?://|(?:doi|pmid|pmcid|isbn|issn|arxiv):?\s?(?=[\w]*\d)|10\.\d{4,9}/)\S*"
+    r"^\s*(?:\[\w{1,12}\]|\(\d{1,4}\)|\d{1,4}\.(?=\s))|\b(?:https?://|(?:doi|pmid|pmcid|isbn|issn|arxiv):?\s?(?=[\w]*\d)|10\.\d{4,9}/)\S*"
     r"|[\[(]?\b(?:accessed|retrieved|abgerufen|zugriff|consulté|consultado|cited)\b[^)\]]{0,40}?\d{4}[\])]?",
     re.IGNORECASE,
 )
-_NUMBER: Final = re.compile(r"\s*(?:\[\w{1,12}\]|\(\d{1,4}\)|\d{1,4}\.(?=\s))\s*")
 _YEAR: Final = re.compile(r"(?<![\d-])(?:1[4-9]|20)\d\d(?!\d)")
 _DIGITS: Final = re.compile(r"\d+")
 _V, _P = r"(?:s\d-)?\d{1,4}", r"[a-z]{0,3}\d{1,7}[a-z]?"
@@ -124,11 +123,6 @@ def read_cited(entry: str) -> Cited:
     return _read_fields(reference) if reference.lstrip().startswith("TY  -") else _read_text(reference)
 
 
-def is_preprint(place: str) -> bool:
-    """Whether a container or a publisher is a server of preprints."""
-    return bool(_PREPRINT.search(place))
-
-
 def is_notice(title: str) -> bool:
     """Whether a title is that of a correction, a retraction, a comment or a reply."""
     return bool(_NOTICE.search(title))
@@ -148,8 +142,7 @@ def _read_fields(entry: str) -> Cited:
     title = ": ".join(value.strip("{}")[:300] for value in (*fields["TI"][:1], *fields["ST"][:1]))
     container = next(iter(fields["T2"]), "")
     volumes, issues, pages = (
-        frozenset(filter(None, map(read_number, values)))
-        for values in (fields["VL"], fields["IS"], re.findall(_P, simplify(next(iter(fields["SP"]), "")))[:1])
+        frozenset(filter(None, map(read_number, values))) for values in (fields["VL"], fields["IS"], fields["SP"][:1])
     )
     return Cited(
         title,
@@ -159,15 +152,13 @@ def _read_fields(entry: str) -> Cited:
         volumes,
         issues,
         pages,
-        is_preprint=is_preprint(" ".join((container, *fields["PB"]))),
+        is_preprint=bool(_PREPRINT.search(" ".join((container, *fields["PB"])))),
         is_notice=is_notice(title),
     )
 
 
 def _read_text(reference: str) -> Cited:
     text = " ".join(_MARK.sub(" ", reference).split())
-    if (mark := _NUMBER.match(text)) is not None:
-        text = text[mark.end() :]
     title, begin, end = _find_title(text)
     # A title has numbers of its own.
     rest = simplify(f"{text[:begin]}, , {text[end:]}")
@@ -178,16 +169,16 @@ def _read_text(reference: str) -> Cited:
                 if value and (number := read_number(value)):
                     found[name].add(number)
     volumes, issues, pages = map(frozenset, found.values())
-    inside = _IN.search(text, end if title else 0)
+    inside = _IN.search(text)
     return Cited(
         title,
-        text[:begin] if title else text,
+        text[:begin],
         tuple(map(int, _YEAR.findall(f"{text[:begin]} {text[end:]}"))),
         text[inside.end() :] if inside else "",
         volumes,
         issues,
         pages,
-        is_preprint=is_preprint(text),
+        is_preprint=bool(_PREPRINT.search(text)),
         is_notice=is_notice(title or text),
         text=text[: inside.start()] if inside else text,
     )

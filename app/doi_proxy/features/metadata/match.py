@@ -1,6 +1,6 @@
 """Whether a reference is about the work that its DOI names. An invented citation often has a real DOI of another work.
 
-`different` needs two facts of different kinds: title, authors, place (container, volume, issue, page) and year. What
+`different` needs two facts of different kinds: title, authors, place (volume, issue, page) and year. What
 agrees in volume and page is the same work, whatever the language of its title.
 """
 
@@ -138,7 +138,7 @@ def _compare_titles(cited: Cited, work: Work, full: list[str]) -> _Title | None:
     stated = cited.title or cited.text
     if not stated or is_latin(stated) != is_latin(work.title):
         return None
-    parts = [words for words in (split_words(main), split_words(tail) if len(tail) > 20 else []) if words]
+    parts = [split_words(main), split_words(tail) if len(tail) > 20 else []]
     found = _read_title(cited.title, full, parts) if cited.title else None
     if cited.text and found not in ("full", "main"):
         found = _find_in_text(cited.text, full, parts) or found
@@ -191,7 +191,7 @@ def _is_container(cited: Cited, work: Work) -> bool:
     if len(book) > 1 and not work.volume and max(measure(words, book) for words in stated) >= 0.85:
         return True
     # In a text, editors come before the title of the book, and publishers after it.
-    return len(main) > 1 and len(find_common(split_words(cited.container), main)) >= 0.9 * len(set(main))
+    return bool(main) and len(find_common(split_words(cited.container), main)) >= 0.9 * len(set(main))
 
 
 def _compare_authors(cited: Cited, work: Work) -> bool | None:
