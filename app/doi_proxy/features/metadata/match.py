@@ -40,9 +40,9 @@ _BOOKS: Final = ("book", "monograph", "edited-book", "reference-book", "disserta
 _SEGMENT: Final = re.compile(r"[,:;?!()\[\]\"“”„«»‘‚{}/。，：；—]|[.…](?=\s|$)|’(?!\w)|\s[-–]\s")
 
 
-#: Why nothing was compared: the agency has no work, or did not answer, or not in time, or its address is not known now;
+#: Why nothing was compared: the agency has no work, or did not answer in time, or its address is not known now;
 #: the entry says nothing; or works are not looked up.
-NotCompared = Literal["none", "failed", "late", "address", "nothing", "off"]
+NotCompared = Literal["none", "failed", "address", "nothing", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,7 @@ class Compared:
 
 _REASONS: Final[dict[NotCompared, str]] = {
     "none": "Not compared: the registration agency has no description of this work.",
-    "failed": "Not compared: the registration agency did not answer.",
-    "late": "Not compared: the registration agency did not answer in time.",
+    "failed": "Not compared: the registration agency did not answer in time.",
     "address": "Not compared: the address of the registration agency could not be looked up now.",
     "nothing": "Not compared: there is no reference with a name that leads somewhere.",
     "off": "Not compared: no works are looked up.",
