@@ -417,7 +417,7 @@ class _Batch:
             async with asyncio.timeout_at(None if options.due is None else options.due - 2.0), self._fetches:
                 return await compare(name, entry, options.client, options.fetches)
         except TimeoutError:
-            return Compared(reason="late")
+            return Compared(reason="failed")
 
     async def _find(self, name: HandleName) -> Judgement:
         """Look up a name. While the upstream accepts no queries, wait and try again, within the timeout."""
