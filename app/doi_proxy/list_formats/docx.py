@@ -1,9 +1,8 @@
 """The text of a .docx file (ECMA-376): the paragraphs of the document, its footnotes and its endnotes, and the
-addresses of their links. And the document with corrections of its text.
+addresses of their links.
 
 The archive is read from memory. Its directory, the unpacked bytes, the depth of elements, each tag and the text are
-bounded, and a document type declaration is refused, so an entity cannot be declared. expat says at which byte a text
-begins, which a correction needs.
+bounded, and a document type declaration is refused, so an entity cannot be declared.
 """
 
 from __future__ import annotations
@@ -14,11 +13,8 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from xml.parsers import expat
-from xml.sax.saxutils import escape
 
 from doi_proxy.errors import UnreadableList
 from doi_proxy.list_formats.fair_lock import HoldTurn
@@ -234,131 +230,3 @@ class DocumentText:
 
 def _attribute(attributes: dict[str, str], name: str) -> str:
     return next((value for key, value in attributes.items() if key.rpartition(":")[2] == name), "")
-
-
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """A part of the text of a document, as read_docx counts it, and what replaces it."""
-
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A piece of text: where it begins and ends in the document, and where it begins in the bytes of its part."""
-
-    text: str
-    start: int
-    end: int
-    part: str
-    offset: int
-
-
-class _LocatedText(DocumentText):
-    """Notes where the pieces of text are that a correction touches."""
-
-    def __init__(self, size: int, corrections: Sequence[Correction]) -> None:
-        super().__init__(size)
-        self._corrections = corrections
-        #: The first correction that does not end before the current piece.
-        self._next = 0
-        self.runs: list[_Run] = []
-
-    def _read(self, text: str) -> None:
-        start = self.characters
-        super()._read(text)
-        if self.characters == start:
-            return
-        while self._next < len(self._corrections) and self._corrections[self._next].end <= start:
-            self._next += 1
-        if self._next < len(self._corrections) and self._corrections[self._next].start < self.characters:
-            self.runs.append(_Run(text, start, self.characters, self.part, self.parser.CurrentByteIndex))
-
-
-async def correct_docx(data: bytes, corrections: Sequence[Correction], hold_turn: HoldTurn) -> bytes | None:
-    """The document with these corrections, which are in the order of its text. None if none of them can be made.
-
-    The document has been read before. A correction of what is not text of a run, such as the address of a link, is
-    left out. `hold_turn` is as in read_docx.
-    """
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        text = _LocatedText(len(data), corrections)
-        await text.read(archive, hold_turn)
-        parts: dict[str, bytes] = {}
-        for name in dict.fromkeys(run.part for run in text.runs):
-            runs = [run for run in text.runs if run.part == name]
-            if part := await _correct_part(archive, runs, corrections):
-                parts[name] = part
-        return await _replace_parts(data, archive, parts) if parts else None
-
-
-async def _correct_part(
-    archive: zipfile.ZipFile, runs: Sequence[_Run], corrections: Sequence[Correction]
-) -> bytes | None:
-    """A part with its corrections: the first run of each gets the new text, others lose theirs. None without one."""
-    part = bytearray()
-    with archive.open(runs[0].part) as file:
-        while block := file.read(_BLOCK_BYTES):
-            part += block
-            await asyncio.sleep(0)
-    pieces, done = list[bytes | bytearray](), 0
-    first = 0
-    for number, correction in enumerate(corrections):
-        # Changes that are looked for in one turn of the event loop.
-        if number % 16 == 0:
-            await asyncio.sleep(0)
-        while first < len(runs) and runs[first].end <= correction.start:
-            first += 1
-        last = first
-        while last < len(runs) and runs[last].start < correction.end:
-            last += 1
-        places = [_find_place(part, run, correction) for run in runs[first:last]]
-        known = [place for place in places if place is not None]
-        if len(known) == len(places):
-            for at, (start, end) in enumerate(known):
-                pieces += [part[done:start], b"" if at else escape(correction.text).encode()]
-                done = end
-    return b"".join([*pieces, part[done:]]) if pieces else None
-
-
-def _find_place(part: bytearray, run: _Run, correction: Correction) -> tuple[int, int] | None:
-    """The bytes of a run that a correction replaces. None in another encoding than UTF-8."""
-    first, last = max(0, correction.start - run.start), min(len(run.text), correction.end - run.start)
-    if part.startswith(run.text.encode(), run.offset):
-        start = run.offset + len(run.text[:first].encode())
-        return start, start + len(run.text[first:last].encode())
-    # Bytes of a character reference.
-    end = part.find(b";", run.offset, run.offset + 16)
-    # A reference, such as &lt;, is a piece of its own.
-    return (run.offset, end + 1) if part.startswith(b"&", run.offset) and end > 0 else None
-
-
-async def _replace_parts(data: bytes, archive: zipfile.ZipFile, parts: Mapping[str, bytes]) -> bytes | None:
-    """The archive with other content of some parts. The other files are copied as they are stored.
-
-    None if files overlap, or if something stands before the first one.
-    """
-    infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
-    starts = [info.header_offset for info in infos]
-    if starts[0] != 0 or len(set(starts)) < len(starts):
-        return None
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as copy:
-        for info, end in zip(infos, [*starts[1:], archive.start_dir], strict=True):
-            if info.filename not in parts:
-                # zipfile compresses what it copies. Here are its own steps without that.
-                target.seek(copy.start_dir)
-                target.write(data[info.header_offset : end])
-                info.header_offset, copy.start_dir = copy.start_dir, target.tell()
-                copy.filelist.append(info)
-                continue
-            changed = zipfile.ZipInfo(info.filename, info.date_time)
-            changed.compress_type, changed.external_attr = zipfile.ZIP_DEFLATED, info.external_attr
-            content = parts[info.filename]
-            with copy.open(changed, mode="w") as file:
-                for start in range(0, len(content), 262_144):
-                    file.write(content[start : start + 262_144])
-                    await asyncio.sleep(0)
-    return target.getvalue()

@@ -145,7 +145,7 @@ class Works(Service):
             # Fetches that wait or are under way. At the limit, a page is sent without: an agency that takes seconds
             # answers one fetch in two seconds, and each page would wait, and leave a task behind.
             if timeout is not None and len(self._tasks) >= 256:
-                self._count("refused")
+                self._count("failed")
                 return None
             task = self._tasks[name.key] = asyncio.create_task(self._bring(name, client, priority))
             task.add_done_callback(lambda _: self._tasks.pop(name.key))

@@ -34,12 +34,10 @@ from doi_proxy.features.lists.references.result import (
 )
 from doi_proxy.features.lists.verdict import ListRow, Verdict
 from doi_proxy.list_formats.body import BodyBuffer
-from doi_proxy.list_formats.docx import correct_docx
 from doi_proxy.list_formats.entries import ListItem
 from doi_proxy.list_formats.streamed_answer import Output, StreamedAnswer
 from doi_proxy.upstream.source import Priority
 from doi_proxy.web.freshness import NO_STORE, VARY_LANGUAGE
-from doi_proxy.web.media_types import DOCX
 from doi_proxy.web.negotiation import write_date
 from doi_proxy.web.pages import choose_wait
 from doi_proxy.web.redirect import Face
@@ -167,7 +165,7 @@ class ReferencesPage:
                 raise
             rows += [_too_late(item) for item in found.inputs[len(rows) :]]
 
-    async def describe(self, request: Request, found: Bibliography, rows: Sequence[ListRow]) -> Result:
+    async def describe(self, found: Bibliography, rows: Sequence[ListRow]) -> Result:
         """The result of the rows, in many turns of the event loop."""
         described = []
         for number, (row, title) in enumerate(zip(rows, found.titles, strict=True)):
@@ -182,10 +180,6 @@ class ReferencesPage:
         )
         if not corrections:
             return result
-        hold_turn = partial(self._service.text_turns.hold, client_of(_address(request)))
-        if found.document and (document := await correct_docx(found.document, corrections, hold_turn)):
-            name = f"{found.file_name.removesuffix('.txt')}.docx"
-            return replace(result, corrected=document, file_name=name, media_type=DOCX)
         return replace(result, corrected=correct(found.text, corrections).encode())
 
 
@@ -234,8 +228,8 @@ class _CheckedPage(StreamedAnswer):
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
         output.rows += len(rows)
-        result = await self._page.describe(self._request, found, rows)
-        # The page of 2,000 references took 80 ms of one turn, and the URL of a corrected document of 4 MiB 12 more.
+        result = await self._page.describe(found, rows)
+        # The page of 2,000 references took 80 ms of one turn, and the URL of a corrected text of 4 MiB 12 more.
         page = await asyncio.to_thread(self._page.render, self._language, result)
         if not is_begun:
             await self._send_whole(output, await _fill(page, found.text), None)

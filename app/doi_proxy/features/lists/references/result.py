@@ -6,7 +6,7 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, Literal, get_args
 
@@ -23,7 +23,7 @@ from doi_proxy.features.metadata.cited import read_cited
 from doi_proxy.features.metadata.match import Compared
 from doi_proxy.list_formats import formats, lines
 from doi_proxy.list_formats.body import cut_pieces, read_exported_entries
-from doi_proxy.list_formats.docx import MAX_CHARACTERS, Correction, UnreadableDocument, read_docx
+from doi_proxy.list_formats.docx import MAX_CHARACTERS, UnreadableDocument, read_docx
 from doi_proxy.list_formats.entries import MAX_EXCERPT, NO_DOI, ListItem
 from doi_proxy.list_formats.extraction import decode_text, locate_references, read_reference_items
 from doi_proxy.list_formats.fair_lock import HoldTurn
@@ -136,7 +136,7 @@ class CheckedReference:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The references, the corrected file, b"" without a correction, its name and its media type.
+    """The references, the corrected file, b"" without a correction, and its name.
 
     `left_out` counts the paragraphs that were not read as references.
     """
@@ -144,7 +144,6 @@ class Result:
     rows: tuple[CheckedReference, ...]
     corrected: bytes
     file_name: str
-    media_type: str = f"{TEXT};charset=utf-8"
     left_out: int = 0
     #: See Bibliography.
     entries: int = 0
@@ -175,7 +174,7 @@ class Result:
     def href(self) -> Markup:
         """The corrected file as a URL (RFC 2397): nothing is stored for the download. It has no sign of HTML."""
         encoded = base64.b64encode(self.corrected).decode("ascii")
-        return Markup(f"data:{self.media_type};base64,{encoded}")  # noqa: S704 - see above
+        return Markup(f"data:{TEXT};charset=utf-8;base64,{encoded}")  # noqa: S704 - see above
 
 
 def describe(row: ListRow, title: str, *, is_running_text: bool) -> CheckedReference:
@@ -228,6 +227,15 @@ def _find_cause(state: State, row: ListRow) -> str:
         return ""
     failure = None if row.judgement is None else row.judgement.failure
     return "references.too_late" if failure is None else f"failure.{failure}"
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A part of a text, and what replaces it."""
+
+    start: int
+    end: int
+    text: str
 
 
 def list_corrections(text: str, rows: Sequence[CheckedReference], *, has_lines: bool = True) -> list[Correction]:
@@ -302,8 +310,6 @@ class Bibliography:
     #: The entries of an export, of which each has one reference or more, and the column of a table: see ListReader.
     entries: int = 0
     column: str = ""
-    #: The .docx file that has the text, b"" for another file.
-    document: bytes = b""
 
 
 async def read_bibliography(sent: FormField, hold_turn: HoldTurn) -> Bibliography:
@@ -319,8 +325,7 @@ async def read_bibliography(sent: FormField, hold_turn: HoldTurn) -> Bibliograph
             raise UnreadableReferences(key)
     if suffix.lower() == "docx" or sent.data.startswith(b"PK\x03\x04"):
         text = await _read_document(sent.data, hold_turn)
-        read = await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=True)
-        return replace(read, document=sent.data)
+        return await _read_text(text, hold_turn, f"{stem}-corrected.txt", is_document=True)
     text = await _decode(sent.data)
     form = formats.format_of_name(name) or formats.format_of_head(text[: formats.HEAD_CHARACTERS])
     if form is not None and form is not formats.TEXT:
