@@ -150,12 +150,11 @@ def _read(
     after: str = "",
     carried: Carried | None = None,
 ) -> _Result:
-    # Of a longer text, what stands around its first name is read: the carrier of 60 KB takes 0.2 s.
+    # Of a longer text, whole words around its first name are read: the carrier of 60 KB takes 0.2 s.
     if len(text) > 2_048:
         first = BEGINNING.search(text)
         begin = max(0, first.start() - 256) if first else 0
         text, more = text[begin : begin + 2_048], text[begin + 2_048 :]
-        # The last word may be cut off, so it is dropped.
         text = text[: max(text.rfind(" "), text.rfind("\n"), 0)] if more else text
         carried = carried or read_carrier(text)
     carried = carried or read_carrier(text if name is None else name.text)

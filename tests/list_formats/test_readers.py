@@ -16,7 +16,7 @@ from doi_proxy.errors import UnreadableList
 from doi_proxy.list_formats.bibliographies import ENDNOTE, MEDLINE, RIS, WEB_OF_SCIENCE, BibtexReader, TaggedReader
 from doi_proxy.list_formats.body import ListSource, has_gzip_name
 from doi_proxy.list_formats.entries import WITHOUT_DOI, Item, ListItem, UnreadableItem, expand
-from doi_proxy.list_formats.formats import BY_NAME, format_of_head
+from doi_proxy.list_formats.formats import BY_NAME, ReferencesReader, format_of_head
 from doi_proxy.list_formats.json_lists import MAX_DEPTH, JsonLinesReader, JsonListReader, explain_json
 from doi_proxy.list_formats.lines import LineCutter, LinesReader, ListReader, Utf8Stream, open_gunzip
 from doi_proxy.list_formats.tables import ColumnReader
@@ -307,3 +307,12 @@ def test_half_a_surrogate_pair_is_named(data: bytes, lone: str | None) -> None:
     assert found == (
         f"{lone} is half a surrogate pair, not a character; send both halves" if lone else "another reason"
     )
+
+
+def test_a_long_paragraph_is_read_a_part_at_a_time() -> None:
+    reader = ReferencesReader(65_536)
+    groups = list(expand([*reader.feed(b"see 10.1000/182 10.1000/183 " * 500), *reader.end()]))
+    names = [item.text for group in groups for item in group if isinstance(item, ListItem)]
+    assert names == ["10.1000/182", "10.1000/183"]
+    # One turn of the event loop finds the names of 256 characters.
+    assert len(groups) >= 500 * 28 // 256

@@ -139,7 +139,6 @@ class Missed:
         #: Keys of records, with whether other instances must drop their copy.
         self._keys: dict[str, bool] = {}
         self._bytes = 0
-        #: How often the store missed every record.
         self._losses = 0
         self.purges = Purges()
         self.purges.most = MAX_LATE_PURGES

@@ -376,8 +376,11 @@ class ListParser:
 
     def _expand(self, items: list[ReadItem]) -> Iterator[list[Item]]:
         # What stands for nothing else is a further field of its entry.
-        self.entries += sum(not isinstance(item, entries.ListEntry) or item.title is not None for item in items)
+        is_text = isinstance(self._reader, ReferencesReader)
+        if not is_text:
+            self.entries += sum(not isinstance(item, entries.ListEntry) or item.title is not None for item in items)
         for group in expand(items):
+            self.entries += len(group) * is_text
             self._names += len(group)
             yield group
 

@@ -112,8 +112,14 @@ class Several(msgspec.Struct, frozen=True, gc=False):
     item: ListItem
 
 
+class Paragraph(msgspec.Struct, frozen=True, gc=False):
+    """The references of a paragraph, which are read a part at a time."""
+
+    references: Iterator[list[Item]]
+
+
 #: What a reader returns.
-ReadItem = ListItem | UnreadableItem | ListEntry | Several
+ReadItem = ListItem | UnreadableItem | ListEntry | Several | Paragraph
 
 
 def divide(item: ListItem) -> ReadItem:
@@ -205,10 +211,13 @@ def expand(items: Iterable[ReadItem]) -> Iterator[list[Item]]:
     """The items, with those inside entries. A caller in an event loop gives way to other work after each group."""
     group: list[Item] = []
     for item in items:
-        if isinstance(item, (ListEntry, Several)):
+        if isinstance(item, (ListEntry, Several, Paragraph)):
             yield group
             group = []
-            yield from _search(item) if isinstance(item, ListEntry) else _divide(item.item)
+            if isinstance(item, Paragraph):
+                yield from item.references
+            else:
+                yield from _search(item) if isinstance(item, ListEntry) else _divide(item.item)
         else:
             group.append(item)
     yield group
@@ -218,7 +227,7 @@ def _divide(item: ListItem) -> Iterator[list[Item]]:
     """The names in the text of an item, if there are several; otherwise the item as it stands."""
     items: list[Item] = []
     keys = set[str]()
-    for names in _find(item.text[:MAX_SEARCHED_CHARACTERS]):
+    for names in find_in_turns(item.text[:MAX_SEARCHED_CHARACTERS]):
         sure = [name for name in names if name.confidence != "doubtful"]
         items += [msgspec.structs.replace(item, text=name.text, found=name) for name in sure]
         keys.update(name.name.key for name in sure)
@@ -236,7 +245,7 @@ def _search(entry: ListEntry) -> Iterator[list[Item]]:
         if field.is_distant and seen:
             break
         text, room = field.text[:room], max(0, room - len(field.text))
-        for names in _find(text):
+        for names in find_in_turns(text):
             group: list[Item] = []
             for name in names:
                 if name.confidence == "doubtful" or name.name.key in seen or len(seen) >= MAX_NAMES:
@@ -256,7 +265,8 @@ def _search(entry: ListEntry) -> Iterator[list[Item]]:
         yield [UnreadableItem(shown, entry.line, WITHOUT_DOI, entry.key, entry.echo, NO_DOI, derived)]
 
 
-def _find(text: str) -> Iterator[list[FoundName]]:
+def find_in_turns(text: str) -> Iterator[list[FoundName]]:
+    """The names in a text, from BLOCK_CHARACTERS at a time."""
     finder = NameFinder()
     for start in range(0, len(text), BLOCK_CHARACTERS):
         yield finder.feed(text[start : start + BLOCK_CHARACTERS])

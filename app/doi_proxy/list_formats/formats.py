@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from doi_names.derived import derive
-from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder, find_names
+from doi_names.find_names import BLOCK_CHARACTERS, FoundName, NameFinder
 from doi_proxy.list_formats import bibliographies, entries, lines
 from doi_proxy.list_formats.bibliographies import BibtexReader
-from doi_proxy.list_formats.entries import ListItem, ReadItem
+from doi_proxy.list_formats.entries import Item, ListItem, ReadItem
 from doi_proxy.list_formats.json_lists import JsonLinesReader, JsonListReader
 from doi_proxy.list_formats.lines import LinesReader, ListReader, open_decoder
 from doi_proxy.list_formats.tables import ColumnReader
@@ -75,39 +75,47 @@ class ReferencesReader(lines.LineReader):
     def __init__(self, max_line_bytes: int) -> None:
         super().__init__(max_line_bytes)
         self._paragraph: list[str] = []
-        self._first = 0
+        self._first = self._characters = 0
 
     def _read(self, read: list[lines.Line]) -> list[ReadItem]:
         items: list[ReadItem] = []
         for line in read:
             text = lines.decode_bytes(line.data)[0]
-            if not text.strip() or sum(map(len, self._paragraph)) > entries.MAX_ENTRY_CHARACTERS:
+            if not text.strip() or self._characters > entries.MAX_ENTRY_CHARACTERS:
                 items += self._finish()
             if text.strip():
                 self._first = self._first if self._paragraph else line.number
                 self._paragraph.append(text)
+                self._characters += len(text)
         return items
 
     def _finish(self) -> list[ReadItem]:
-        paragraph, self._paragraph = self._paragraph, []
-        whole = "\n".join(paragraph)
-        found: dict[tuple[str, int], FoundName] = {}
-        for name in find_names(whole[: 4 * entries.MAX_ENTRY_CHARACTERS]):
+        paragraph, self._paragraph, self._characters = self._paragraph, [], 0
+        return [entries.Paragraph(_read_paragraph(paragraph, self._first))] if paragraph else []
+
+
+def _read_paragraph(paragraph: list[str], first: int) -> Iterator[list[Item]]:
+    """The references of a paragraph, of which `first` is the number of the first line, from a part of it at a time."""
+    whole = "\n".join(paragraph)
+    found: dict[tuple[str, int], FoundName] = {}
+    for names in entries.find_in_turns(whole[: 4 * entries.MAX_ENTRY_CHARACTERS]):
+        for name in names:
             at = whole.count("\n", 0, name.start)
             # A line that begins with the name again, as "doi:" and as a URL, goes on with its reference.
             is_again = (name.name.key, at - 1) in found and name.start - whole.rfind("\n", 0, name.start) < 40
             found.setdefault((name.name.key, at - is_again), name)
-        items: list[ReadItem] = []
-        begin = 0
-        for (_, at), name in found.items():
-            reference = whole if len(found) == 1 else "\n".join(paragraph[min(begin, at) : at + 1])
-            entry = reference[: entries.MAX_ENTRY_CHARACTERS]
-            items.append(ListItem(name.text, self._first + at, cited=entry, found=name))
-            begin = at + 1
-        if items or not paragraph:
-            return items
+        yield []
+    items: list[Item] = []
+    begin = 0
+    for (_, at), name in found.items():
+        reference = whole if len(found) == 1 else "\n".join(paragraph[min(begin, at) : at + 1])
+        entry = reference[: entries.MAX_ENTRY_CHARACTERS]
+        items.append(ListItem(name.text, first + at, cited=entry, found=name))
+        begin = at + 1
+    if not items:
         shown, others = whole[: entries.MAX_EXCERPT], derive(whole[:2_048])
-        return [entries.UnreadableItem(shown, self._first, entries.WITHOUT_DOI, reason=entries.NO_DOI, derived=others)]
+        items = [entries.UnreadableItem(shown, first, entries.WITHOUT_DOI, reason=entries.NO_DOI, derived=others)]
+    yield items
 
 
 #: Makes a reader, given the limit of a line, and the columns or members with the names and with what rows repeat.

@@ -265,7 +265,7 @@ WHOLE: Final = {
     "author": [{"family": "Aa", "given": "B."}, {"literal": "A Group"}], "issued": {"date-parts": [["2007"]]},
     "container-title": ["Acta"], "volume": 64, "issue": "1-2", "page": "112–122", "relation": {"is-correction-of": []},
 }  # fmt: skip
-ITEMS: Final = [
+ITEMS: Final[list[tuple[bytes, Work | None]]] = [
     (
         json.dumps(WHOLE).encode(),
         Work(
@@ -298,11 +298,12 @@ ITEMS: Final = [
     (b'{"title": "T", "author": {"name": "N"}, "issued": {"date-parts": []}}', Work("T", ("N",), is_group=True)),
     (b'{"title": "T", "author": "x", "issued": {"raw": "2020"}}', Work("T")),
     (b'{"title": "T", "title": "U"}', Work("U")),
+    (b'{"title": "RETRACTED: "}', None),
 ]
 
 
 @pytest.mark.parametrize(("data", "work"), ITEMS)
-def test_an_item_is_read(data: bytes, work: Work) -> None:
+def test_an_item_is_read(data: bytes, work: Work | None) -> None:
     assert read_work(data) == work
 
 

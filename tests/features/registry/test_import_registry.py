@@ -134,6 +134,23 @@ def test_reading_stops_if_no_record_is_usable(store: Path, tmp_path: Path, monke
     assert (report.is_useless, report.counts["read"], report.counts["new"]) == (False, 26, 1)
 
 
+def test_nothing_is_forgotten_if_reading_has_stopped(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_files, "MAX_USELESS", 6)
+    url = "https://example.org/"
+    imports(store, write(tmp_path / "a.jsonl", json_lines([crossref_work("10.5555/a", url)])))
+    for number in range(2):
+        works = [crossref_work(f"10.5555/{number}{each}", None) for each in range(3)]
+        write(tmp_path / f"later/{number}.jsonl", json_lines(works))
+    # It may be read already when reading stops. The file after it has the name of the store.
+    write(tmp_path / "later/2.jsonl", json_lines([crossref_work("10.5555/b", url)]))
+    write(tmp_path / "later/3.jsonl", json_lines([crossref_work("10.5555/a", url)]))
+    report = imports(store, tmp_path / "later", missing=Missing.FORGET)
+    assert (report.counts["failures"], report.counts["absent"]) == (1, 0)
+    assert "10.5555/A" in content(store)
+
+
 @pytest.mark.parametrize("missing", Missing)
 def test_names_that_a_complete_file_does_not_have_are_counted_or_forgotten(
     store: Path, tmp_path: Path, missing: Missing, monkeypatch: pytest.MonkeyPatch

@@ -93,7 +93,7 @@ def read_work(data: bytes, names: Collection[str] = ()) -> Work | None:
         doi = re.sub(r"^\s*(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*", "", item.doi[:4_096], flags=re.IGNORECASE)
         if fold(doi.rstrip()) not in names:
             return None
-    title = _read_text(_first(item.title), MAX_TITLE)
+    title = re.sub(r"^(?:RETRACTED|WITHDRAWN)(?: ARTICLE)?:\s*", "", _read_text(_first(item.title), MAX_TITLE))
     if not title:
         return None
     people = next((people for people in (item.author, item.editor) if isinstance(people, list | dict) and people), [])
@@ -107,7 +107,7 @@ def read_work(data: bytes, names: Collection[str] = ()) -> Work | None:
         for value in (item.volume, item.issue)
     )
     return Work(
-        re.sub(r"^(?:RETRACTED|WITHDRAWN)(?: ARTICLE)?:\s*", "", title),
+        title,
         tuple(name for name, _ in found if name),
         _read_year(item.issued),
         _read_text(_first(item.subtitle), MAX_TITLE - len(title)) if len(title) < MAX_TITLE - 20 else "",

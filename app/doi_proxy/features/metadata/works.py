@@ -142,8 +142,7 @@ class Works(Service):
             return known
         task = self._tasks.get(name.key)
         if task is None:
-            # Fetches that wait or are under way. At the limit, a page is sent without: an agency that takes seconds
-            # answers one fetch in two seconds, and each page would wait, and leave a task behind.
+            # Fetches that wait or are under way. With more, pages of a slow agency leave tasks behind without end.
             if timeout is not None and len(self._tasks) >= 256:
                 self._count("failed")
                 return None

@@ -182,6 +182,9 @@ def _read(request: ImportRequest, staging: Staging, show_bar: ShowBar, clock: Ca
                     # One part is ready for a process that becomes free.
                     reading.take(waiting, most=request.workers)
                 if reading.is_useless:
+                    # What is under way can have usable records. The names of the rest are not absent.
+                    reason = f"the rest is not read: the first {MAX_USELESS} records were refused"
+                    staging.note_left_out(LeftOut(request.source, reason, is_failure=True))
                     break
             reading.take(waiting, most=0)
         except KeyboardInterrupt:
