@@ -113,5 +113,5 @@ def test_a_service_imports_no_library_and_no_module_of_a_feature_that_is_off() -
     libraries = ("mcp", "opentelemetry.sdk", "opentelemetry.exporter")
     assert [name for name in found if name.startswith(libraries)] == []
     metadata = {name.removeprefix("doi_proxy.features.metadata.") for name in found if "features.metadata." in name}
-    # The page of references reads references with the pure modules of the feature metadata.
+    # The page of references reads titles with pure modules of the feature metadata. None of them fetches.
     assert metadata <= {"feature", "cited", "match", "words", "work"}

@@ -481,7 +481,9 @@ class _Batch:
             row = await self._suggest(row)
         if self._options.matches:
             comparison = item.comparison if isinstance(item, _Pending) else None
-            row = row.with_comparison(Compared(reason="nothing") if comparison is None else await comparison)
+            compared = Compared(reason="nothing") if comparison is None else await comparison
+            title = None if compared.work is None else compared.work.full_title
+            row = replace(row, match=compared.match, title=title, why=compared.why, compared=compared)
         self._parts.count(row.verdict.value)
         return row
 

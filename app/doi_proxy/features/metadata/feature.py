@@ -49,12 +49,12 @@ class Metadata(Feature):
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open what fetches works."""
-        from doi_proxy.features.metadata.works import Works, WorkSection, open_client
+        from doi_proxy.features.metadata.works import Works, WorkSection, open_metadata_client
 
         count = core.meter.counter(
             CounterData("metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed"))
         )
-        works = Works(core, open_client(self.context.settings), count, self.context.clock)
+        works = Works(core, open_metadata_client(self.context.settings), count, self.context.clock)
         self.compare = works.compare
         return WorkSection(works), works
 
@@ -65,9 +65,9 @@ async def open_comparison(settings: Settings, core: Core) -> AsyncIterator[Compa
     if not Metadata.is_on(settings):
         yield None
         return
-    from doi_proxy.features.metadata.works import Works, open_client
+    from doi_proxy.features.metadata.works import Works, open_metadata_client
 
-    works = Works(core, open_client(settings))
+    works = Works(core, open_metadata_client(settings))
     await works.load()
     try:
         yield works.compare

@@ -32,14 +32,10 @@ Kind = Literal["title", "authors", "place", "year", "edition", "notice", "contai
 #: How two titles read: equal, equal in a title without its subtitle, nearly, otherwise; otherwise in another language,
 #: or perhaps in one.
 _Title = Literal["full", "main", "near", "other", "foreign", "unsure"]
-
-
 #: Types of works that are in no journal.
 _BOOKS: Final = ("book", "monograph", "edited-book", "reference-book", "dissertation", "report", "standard")
 #: Marks between the parts of a citation.
 _SEGMENT: Final = re.compile(r"[,:;?!()\[\]\"“”„«»‘‚{}/。，：；—]|[.…](?=\s|$)|’(?!\w)|\s[-–]\s")
-
-
 #: Why nothing was compared: the agency has no work, or did not answer in time, or its address is not known now;
 #: the entry says nothing; or works are not looked up.
 NotCompared = Literal["none", "failed", "address", "nothing", "off"]
@@ -200,19 +196,18 @@ def _compare_authors(cited: Cited, work: Work) -> bool | None:
     if work.is_group or is_group(work.authors[0]):
         return has_group(work.authors[0], cited.names) or None
     words = name_words(cited.names)
-    if not words:
-        return None
-    if has_name(work.authors[0], words):
+    if words and has_name(work.authors[0], words):
         return True
-    if is_group(cited.names) or any(has_name(author, words) for author in work.authors[1:]):
-        return None
-    return False
+    is_open = not words or is_group(cited.names) or any(has_name(author, words) for author in work.authors[1:])
+    return None if is_open else False
 
 
 def _compare_places(cited: Cited, work: Work) -> tuple[bool | None, bool]:
     """Whether volume and page agree, and whether the page alone does."""
-    volume = _is_among(read_number(work.volume), cited.volumes)
-    issue = _is_among(read_number(work.issue), cited.issues)
+    volume, issue = (
+        number in numbers if number and numbers else None
+        for number, numbers in ((read_number(work.volume), cited.volumes), (read_number(work.issue), cited.issues))
+    )
     first, last = int(read_number(work.page) or 0), int(read_number(work.last_page) or 0)
     pages = {int(page) for page in cited.pages}
     if cited.volumes and pages and work.type in _BOOKS and not (work.volume or first):
@@ -227,7 +222,3 @@ def _compare_places(cited: Cited, work: Work) -> tuple[bool | None, bool]:
     )
     is_other_page = bool(first and pages) and first not in pages and not is_own
     return (False if is_other_page or volume is False or (volume and issue is False) else None), False
-
-
-def _is_among(number: str, numbers: frozenset[str]) -> bool | None:
-    return number in numbers if number and numbers else None

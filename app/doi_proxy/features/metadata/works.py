@@ -219,7 +219,7 @@ class Works(Service):
         return None, keys
 
 
-def open_client(settings: Settings) -> MetadataClient:
+def open_metadata_client(settings: Settings) -> MetadataClient:
     """The client that fetches works. Raises ConfigurationError."""
     authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
     identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
