@@ -17,10 +17,8 @@ from doi_proxy.assembly.settings import Settings
 from doi_proxy.cache.missed import WORKS
 from doi_proxy.features.admin.purge import Selection, purge
 from doi_proxy.features.feature import Core
-from doi_proxy.features.metadata.client import MetadataClient
 from doi_proxy.features.metadata.work import KeptWork, Work, read_works, write_works
 from doi_proxy.features.metadata.works import TTL, Works
-from doi_proxy.networks import AllowedAddresses
 from doi_proxy.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
@@ -88,11 +86,10 @@ def test_the_note_is_bounded() -> None:
     assert write_works({"10.5555/a": KeptWork(1.0, Work("é" * 500))}, None, lambda key, at: True) == b""
 
 
-class Agency(MetadataClient):
+class Agency:
     """Answers each fetch."""
 
     def __init__(self) -> None:
-        super().__init__(AllowedAddresses(private=False), {}, None)
         self.fetches = 0
         self.free = asyncio.Event()
         self.free.set()
@@ -111,7 +108,7 @@ async def opened(folder: Path, agency: Agency, clock: Clock) -> AsyncIterator[tu
         for name in ("a", *range(12)):
             upstream.put(f"10.5555/{name}", url="https://publisher.example/")
         results: list[str] = []
-        works = Works(core, agency, results.append, clock)
+        works = Works(core.destinations, agency.fetch, core.cache, results.append, clock)
         await works.load()
         yield core, works, results
         await works.stop()

@@ -417,7 +417,7 @@ class _Batch:
             async with asyncio.timeout_at(None if options.due is None else options.due - 2.0), self._fetches:
                 return await compare(name, entry, options.client, options.fetches)
         except TimeoutError:
-            return Compared(reason="failed")
+            return Compared(reason="late")
 
     async def _find(self, name: HandleName) -> Judgement:
         """Look up a name. While the upstream accepts no queries, wait and try again, within the timeout."""
@@ -481,9 +481,7 @@ class _Batch:
             row = await self._suggest(row)
         if self._options.matches:
             comparison = item.comparison if isinstance(item, _Pending) else None
-            compared = Compared(reason="nothing") if comparison is None else await comparison
-            title = None if compared.work is None else compared.work.full_title
-            row = replace(row, match=compared.match, title=title, why=compared.why, compared=compared)
+            row = row.with_comparison(Compared(reason="nothing") if comparison is None else await comparison)
         self._parts.count(row.verdict.value)
         return row
 

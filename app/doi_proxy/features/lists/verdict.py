@@ -161,6 +161,11 @@ class ListRow:
         is_as_it_stands = self.best is not None and self.best.name == item.found.name
         return replace(found, best=found.reading) if is_as_it_stands else found
 
+    def with_comparison(self, compared: Compared) -> ListRow:
+        """The row with what its reference has to do with the work."""
+        title = None if compared.work is None else compared.work.full_title
+        return replace(self, match=compared.match, title=title, why=compared.why, compared=compared)
+
     @property
     def reading(self) -> Reading | None:
         """How the name of the row was read."""

@@ -13,12 +13,13 @@ from doi_proxy.features.metadata.words import simplify, split_words
 MAX_CHARACTERS: Final = 4_096
 
 _LINE: Final = re.compile(r"^[ \t]*([A-Z][A-Z0-9]) {0,2}- +(.*)$", re.MULTILINE)
-#: What is not a part of a citation: its number, its DOI, addresses, other identifiers, and when it was read.
+#: What is not a part of a citation: its DOI, addresses, other identifiers, and when it was read.
 _MARK: Final = re.compile(
-    r"^\s*(?:\[\w{1,12}\]|\(\d{1,4}\)|\d{1,4}\.(?=\s))|\b(?:https?://|(?:doi|pmid|pmcid|isbn|issn|arxiv):?\s?(?=[\w]*\d)|10\.\d{4,9}/)\S*"
+    r"\b(?:https?://|(?:doi|pmid|pmcid|isbn|issn|arxiv):?\s?(?=[\w]*\d)|10\.\d{4,9}/)\S*"
     r"|[\[(]?\b(?:accessed|retrieved|abgerufen|zugriff|consulté|consultado|cited)\b[^)\]]{0,40}?\d{4}[\])]?",
     re.IGNORECASE,
 )
+_NUMBER: Final = re.compile(r"\s*(?:\[\w{1,12}\]|\(\d{1,4}\)|\d{1,4}\.(?=\s))\s*")
 _YEAR: Final = re.compile(r"(?<![\d-])(?:1[4-9]|20)\d\d(?!\d)")
 _DIGITS: Final = re.compile(r"\d+")
 _V, _P = r"(?:s\d-)?\d{1,4}", r"[a-z]{0,3}\d{1,7}[a-z]?"
@@ -29,6 +30,7 @@ _PLACES: Final = tuple(
     re.compile(pattern)
     for pattern in (
         rf"\b(?:vol(?:ume)?|bd|band|jg|tom[eo]?|t|v)\.?\s?(?P<volume>{_V})\b",
+        rf"(?<![\d.])\b(?P<volume>{_V})(?=,\s(?:no|nr|num|n)\b)|(?<![\d.,-])\s(?P<volume2>{_V})(?=\s\({_Y}\))",
         r"\b(?:no|nr|num|numero|n°|issue|iss|h|heft|fasc)\.?\s?(?P<issue>\d+[a-z]?)",
         rf"\b(?:(?:pp?|pags?|seiten?|str)\.?\s?|s[.\s]\s?)(?P<page>(?!{_Y}\b(?!-)){_P})\b",
         rf"(?<![\d./-])\b(?P<volume>{_V})\s?\((?!{_Y}\))(?P<issue>[\d]*[a-z]?)(?:[-/]\d+)?\)(?:\s?[,:]\s?(?P<page>{_P})\b)?",
@@ -37,6 +39,7 @@ _PLACES: Final = tuple(
         rf";\s?(?P<volume>{_V})\s?(?:\((?P<issue>[^)]{{0,12}})\))?\s?:\s?(?P<page>{_P})\b",
         rf"\({_Y}\)(?:\s?[:,]\s?|\s)(?P<page>{_P})(?=[-.,;\s]|$)",
         rf"[,.]\s(?P<volume>{_V}),\s(?P<page>[a-z]{{1,2}}\d+|(?!{_Y}\b)\d{{4,7}})(?=[.,\s]|$)",
+        rf"[,.;:]\s?(?P<volume>{_V})\s?[,:]\s?(?P<page>{_P})-{_P}\b",
         rf"[a-z]\.?\s(?P<volume>{_V})\s(?P<page>{_P})(?:-{_P})?[\s.,;]*$",
         rf"[,:;]\s?(?P<page>(?!{_Y}-{_Y}){_P})-{_P}(?=[\s.,;)]|$)",
     )
@@ -72,6 +75,8 @@ _JOURNAL: Final = re.compile(
     r"(?:the )?(?:annal\w*|archiv\w*|bulletin|journal|proceedings|proc|transactions|zeitschrift|revue|revista|"
     r"actes|acta|communications|letters|phys|chem|rev)\b"
 )
+#: What follows a part of the name of a journal: "Rev. Lett. 77".
+_ABBREVIATED: Final = re.compile(r"\.\s*(?:[A-Z][a-z]{0,4}\.?\s*){0,3}\d")
 #: What comes before the book of a chapter.
 _IN: Final = re.compile(r"[.,?!”\"’»]\s+(?:[Ii]n|[Dd]ans|[Ee]n):?\s+(?=[^\W\d])")
 _PREPRINT: Final = re.compile(
@@ -123,6 +128,11 @@ def read_cited(entry: str) -> Cited:
     return _read_fields(reference) if reference.lstrip().startswith("TY  -") else _read_text(reference)
 
 
+def is_preprint(place: str) -> bool:
+    """Whether a container or a publisher is a server of preprints."""
+    return bool(_PREPRINT.search(place))
+
+
 def is_notice(title: str) -> bool:
     """Whether a title is that of a correction, a retraction, a comment or a reply."""
     return bool(_NOTICE.search(title))
@@ -142,7 +152,8 @@ def _read_fields(entry: str) -> Cited:
     title = ": ".join(value.strip("{}")[:300] for value in (*fields["TI"][:1], *fields["ST"][:1]))
     container = next(iter(fields["T2"]), "")
     volumes, issues, pages = (
-        frozenset(filter(None, map(read_number, values))) for values in (fields["VL"], fields["IS"], fields["SP"][:1])
+        frozenset(filter(None, map(read_number, values)))
+        for values in (fields["VL"], fields["IS"], re.findall(_P, simplify(next(iter(fields["SP"]), "")))[:1])
     )
     return Cited(
         title,
@@ -152,13 +163,15 @@ def _read_fields(entry: str) -> Cited:
         volumes,
         issues,
         pages,
-        is_preprint=bool(_PREPRINT.search(" ".join((container, *fields["PB"])))),
+        is_preprint=is_preprint(" ".join((container, *fields["PB"]))) and not fields["SP"],
         is_notice=is_notice(title),
     )
 
 
 def _read_text(reference: str) -> Cited:
     text = " ".join(_MARK.sub(" ", reference).split())
+    if (mark := _NUMBER.match(text)) is not None:
+        text = text[mark.end() :]
     title, begin, end = _find_title(text)
     # A title has numbers of its own.
     rest = simplify(f"{text[:begin]}, , {text[end:]}")
@@ -167,18 +180,19 @@ def _read_text(reference: str) -> Cited:
         for place in pattern.finditer(rest):
             for name, value in place.groupdict().items():
                 if value and (number := read_number(value)):
-                    found[name].add(number)
+                    found[name.rstrip("2")].add(number)
     volumes, issues, pages = map(frozenset, found.values())
-    inside = _IN.search(text)
+    inside = _IN.search(text, end if title else 0)
+    years = _YEAR.findall(f"{text[:begin]} {text[end:]}")
     return Cited(
         title,
-        text[:begin],
-        tuple(map(int, _YEAR.findall(f"{text[:begin]} {text[end:]}"))),
+        text[:begin] if title else text,
+        tuple(int(year) for year in years if year not in volumes | pages),
         text[inside.end() :] if inside else "",
         volumes,
         issues,
         pages,
-        is_preprint=bool(_PREPRINT.search(text)),
+        is_preprint=is_preprint(text) and not found["page"],
         is_notice=is_notice(title or text),
         text=text[: inside.start()] if inside else text,
     )
@@ -186,7 +200,9 @@ def _read_text(reference: str) -> Cited:
 
 def _find_title(text: str) -> tuple[str, int, int]:
     """What must be the title in a reference, and its place. Without one, "" and the end of the text twice."""
-    if quoted := _QUOTED.search(text):
+    without = "", len(text), len(text)
+    # After a word without a mark, quotes are a part of the title.
+    if (quoted := _QUOTED.search(text)) and not re.search(r"[^\W\d_]\s?[“\"‘'„«]$", text[: quoted.start() + 1]):
         group = quoted.lastindex or 1
         return quoted[group], quoted.start(group), quoted.end(group)
     names = _AFTER_INITIALS if re.match(r"[A-ZÀ-ÞЀ-Я]\.", text) else _AFTER_NAMES
@@ -196,10 +212,13 @@ def _find_title(text: str) -> tuple[str, int, int]:
         ended = _END.search(text, mark.end())
         end = ended.start() if ended else len(text)
         title = text[mark.end() : end].rstrip(" .,:")
-        words = [word for word in split_words(title) if not word.isdigit()]
+        words = re.findall(r"[^\W\d_]{2,}", title)
         # A journal and its volume follow the names where a style has no titles.
         is_journal = _JOURNAL.match(simplify(title)) and re.search(r"\d", text[mark.end() : end + 12])
-        is_short = len(words) < 3 and mark.re is names and (ended is None or ended[0] not in ".?!")
-        if words and not is_journal and not is_short:
+        said = [word for word in split_words(title) if not word.isdigit()]
+        is_short = max(len(words), len(said)) < 3 and mark.re is names
+        if is_short and (ended is None or ended[0] not in ".?!" or _ABBREVIATED.match(text, end)):
+            continue
+        if words and not is_journal:
             return title, mark.end(), mark.end() + len(title)
-    return "", len(text), len(text)
+    return without

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
-from aiohttp.abc import ResolveResult
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from doi_proxy.networks import AllowedAddresses
 from doi_proxy.resolver.resolution import MEDIA_TYPES
@@ -42,22 +42,25 @@ class _Refused(OSError):
     """An address that is not queried."""
 
 
-class _PublicResolver(HostResolver):
+class _PublicResolver(AbstractResolver):
     """Looks hosts up, and returns only the addresses that may be queried."""
 
     def __init__(self, allowed: AllowedAddresses) -> None:
-        super().__init__()
         self._allowed = allowed
+        self._system = HostResolver()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """See HostResolver. Raises OSError."""
-        found = await super().resolve(host, port, family)
+        """See AbstractResolver. Raises OSError."""
+        found = await self._system.resolve(host, port, family)
         public = [result for result in found if _is_allowed(result["host"], self._allowed)]
         if not public:
             raise _Refused("the host has no address that is queried")
         return public
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 def _is_allowed(host: str, allowed: AllowedAddresses) -> bool:

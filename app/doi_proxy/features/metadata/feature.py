@@ -49,12 +49,14 @@ class Metadata(Feature):
 
     def open(self, core: Core, others: Others) -> Iterable[Part]:
         """Open what fetches works."""
-        from doi_proxy.features.metadata.works import Works, WorkSection, open_metadata_client
+        from doi_proxy.features.metadata.works import OpenWorks, WorkSection
 
         count = core.meter.counter(
-            CounterData("metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed"))
+            CounterData(
+                "metadata_fetches", "Fetches of metadata, by result.", "result", ("work", "none", "failed", "refused")
+            )
         )
-        works = Works(core, open_metadata_client(self.context.settings), count, self.context.clock)
+        works = OpenWorks(self.context.settings, core, count, self.context.clock)
         self.compare = works.compare
         return WorkSection(works), works
 
@@ -65,9 +67,9 @@ async def open_comparison(settings: Settings, core: Core) -> AsyncIterator[Compa
     if not Metadata.is_on(settings):
         yield None
         return
-    from doi_proxy.features.metadata.works import Works, open_metadata_client
+    from doi_proxy.features.metadata.works import OpenWorks
 
-    works = Works(core, open_metadata_client(settings))
+    works = OpenWorks(settings, core)
     await works.load()
     try:
         yield works.compare

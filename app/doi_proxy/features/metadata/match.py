@@ -1,6 +1,6 @@
 """Whether a reference is about the work that its DOI names. An invented citation often has a real DOI of another work.
 
-`different` needs two facts of different kinds: title, authors, place (volume, issue, page) and year. What
+`different` needs two facts of different kinds: title, authors, place (container, volume, issue, page) and year. What
 agrees in volume and page is the same work, whatever the language of its title.
 """
 
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from doi_proxy.features.metadata.cited import Cited, read_number
+from doi_proxy.features.metadata.cited import Cited, is_preprint, read_number
 from doi_proxy.features.metadata.words import (
     find_common,
     find_language,
@@ -21,6 +21,7 @@ from doi_proxy.features.metadata.words import (
     is_latin,
     measure,
     name_words,
+    simplify,
     split_title,
     split_words,
 )
@@ -32,13 +33,17 @@ Kind = Literal["title", "authors", "place", "year", "edition", "notice", "contai
 #: How two titles read: equal, equal in a title without its subtitle, nearly, otherwise; otherwise in another language,
 #: or perhaps in one.
 _Title = Literal["full", "main", "near", "other", "foreign", "unsure"]
+
+
 #: Types of works that are in no journal.
 _BOOKS: Final = ("book", "monograph", "edited-book", "reference-book", "dissertation", "report", "standard")
 #: Marks between the parts of a citation.
 _SEGMENT: Final = re.compile(r"[,:;?!()\[\]\"“”„«»‘‚{}/。，：；—]|[.…](?=\s|$)|’(?!\w)|\s[-–]\s")
-#: Why nothing was compared: the agency has no work, or did not answer in time, or its address is not known now;
+
+
+#: Why nothing was compared: the agency has no work, or did not answer, or not in time, or its address is not known now;
 #: the entry says nothing; or works are not looked up.
-NotCompared = Literal["none", "failed", "address", "nothing", "off"]
+NotCompared = Literal["none", "failed", "late", "address", "nothing", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,88 +66,137 @@ class Compared:
 
 _REASONS: Final[dict[NotCompared, str]] = {
     "none": "Not compared: the registration agency has no description of this work.",
-    "failed": "Not compared: the registration agency did not answer in time.",
+    "failed": "Not compared: the registration agency did not answer.",
+    "late": "Not compared: the registration agency did not answer in time.",
     "address": "Not compared: the address of the registration agency could not be looked up now.",
     "nothing": "Not compared: there is no reference with a name that leads somewhere.",
     "off": "Not compared: no works are looked up.",
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What agrees. None if it cannot be said."""
+
+    title: _Title | None
+    #: The words of the work's title that mean something.
+    words: int
+    authors: bool | None
+    place: bool | None
+    #: The years between the reference and the work.
+    years: int | None
+    #: Whether the first pages agree, and the volumes do not: a journal has counted its volumes in two ways.
+    has_page: bool = False
+
+    @property
+    def wrong(self) -> tuple[Kind, ...]:
+        """The kinds of facts that speak against the work."""
+        kinds: tuple[tuple[bool, Kind], ...] = (
+            (self.title == "other", "title"),
+            (self.authors is False, "authors"),
+            (self.place is False, "place"),
+            (self.years is not None and self.years > 1, "year"),
+        )
+        return tuple(kind for is_wrong, kind in kinds if is_wrong)
+
+
+#: The word about a reference, and what differs.
+_Word = tuple[Match, tuple[Kind, ...]]
+
+
 def match(cited: Cited, work: Work) -> Compared:
     """Compare what a reference says with the work that its DOI names."""
-    return Compared(*_judge(cited, work), cited, work)
+    return Compared(*_match(cited, work), cited, work)
 
 
-def _judge(cited: Cited, work: Work) -> tuple[Match, tuple[Kind, ...]]:
-    """The word about a reference, and what differs."""
+def _match(cited: Cited, work: Work) -> _Word:
     place, has_page = _compare_places(cited, work)
     authors = _compare_authors(cited, work)
     # A data set and a program are published again and again with one DOI, and a thesis is often scanned later.
     is_dated = work.year is not None and work.type not in ("dataset", "software", "dissertation", "thesis")
     years = min((abs(year - work.year) for year in cited.years), default=None) if work.year and is_dated else None
-    is_near = years in (0, 1)
-    is_other_notice = cited.is_notice != work.is_notice
     # Small numbers agree by chance: of a work whose authors cannot be compared, they are not enough.
     is_long = len(read_number(work.page)) > 2 or read_number(work.issue) in cited.issues
-    if place and (authors or (authors is None and is_near and is_long)) and not is_other_notice:
+    if place and (authors or (authors is None and years in (0, 1) and is_long)) and cited.is_notice == work.is_notice:
         return "same", ()
+    title, words = _compare_titles(cited, work)
+    agrees = title in ("full", "main")
+    # One work has many containers with different names, which alone say nothing.
+    if place is None and title in ("other", "near") and _is_other_container(cited, work):
+        place = False
+    facts = _Facts(title, words, authors, place, years, has_page)
+    # A comment has another author.
+    is_beside = years in (0, 1) and read_number(work.volume) in cited.volumes
+    if cited.is_notice != work.is_notice and (agrees or title == "near" or is_beside):
+        return "related", ("notice", *facts.wrong)
+    if not agrees and place is not True and _is_container(cited, work):
+        return "related", ("container",)
+    if place:
+        return ("same", ()) if authors or agrees or title == "near" else ("doubtful", facts.wrong or ("title",))
+    return _judge_title(facts, cited, work) if agrees else _judge_others(facts)
+
+
+def _judge_title(facts: _Facts, cited: Cited, work: Work) -> _Word:
+    """The word about a reference whose title is that of the work, and whose place does not confirm it."""
+    wrong = facts.wrong
+    is_far = facts.years is not None and facts.years > 3
+    if facts.authors is False:
+        # A short title is the title of many works, a long one can have an editor's name at the agency.
+        is_other = "place" in wrong or ("year" in wrong and facts.words < 6)
+        return "different" if is_other else "doubtful", wrong
+    if "place" in wrong:
+        is_other = facts.title == "main" and "year" in wrong and is_far
+        return "different" if is_other else "related", wrong
+    if _is_other_form(cited, work):
+        return "related", ("edition", *wrong)
+    if is_far:
+        return "related" if facts.words > 1 else "doubtful", wrong
+    is_near = facts.years is not None and facts.years < 2
+    is_long = facts.words > 3 or (facts.words > 2 and facts.title == "full" and (is_near or facts.years is None))
+    if is_long or (facts.authors and (facts.title == "full" or is_near or facts.years is None)):
+        return "same", ()
+    return "doubtful" if wrong else "unknown", wrong
+
+
+def _judge_others(facts: _Facts) -> _Word:
+    """The word about a reference whose title is not that of the work, or which has none."""
+    wrong = facts.wrong
+    if facts.has_page and facts.authors and facts.years in (0, 1):
+        return "same", ()
+    if facts.title in ("foreign", "unsure"):
+        # A translation can have another year, and another spelling of the author.
+        if facts.authors is False:
+            return "different" if {"place", "year"} & set(wrong) else "doubtful", ("title", *wrong)
+        if not (facts.authors and "place" in wrong):
+            return "doubtful", ("title", *wrong)
+    if facts.authors and facts.title in ("near", "foreign", "unsure") and "place" in wrong:
+        is_other = "year" in wrong and facts.title != "foreign"
+        return "different" if is_other else "related", ("title", *wrong)
+    if len(wrong) > 1:
+        return "different", wrong
+    return ("doubtful", wrong or ("title",)) if wrong or facts.title else ("unknown", ())
+
+
+def _compare_titles(cited: Cited, work: Work) -> tuple[_Title | None, int]:
+    """How the title of a reference reads, and the words of that of the work."""
     full = split_words(work.full_title)
-    title = _compare_titles(cited, work, full)
-    agrees, is_near_title, is_foreign = title in ("full", "main"), title == "near", title in ("foreign", "unsure")
-    facts: dict[Kind, bool] = {
-        "title": title == "other",
-        "authors": authors is False,
-        "place": place is False,
-        "year": years is not None and years > 1,
-    }
-    wrong = tuple(kind for kind, is_wrong in facts.items() if is_wrong)
-    is_far = years is not None and years > 3
-    has_place, is_posted = bool(cited.pages or cited.volumes), work.type in ("posted-content", "preprint")
-    is_beside = is_near and read_number(work.volume) in cited.volumes
-    is_moved = bool(authors) and facts["place"] and (is_near_title or is_foreign)
-    words: tuple[tuple[bool, Match, tuple[Kind, ...]], ...] = (
-        # A comment has another author.
-        (is_other_notice and (agrees or is_near_title or is_beside), "related", ("notice", *wrong)),
-        (not agrees and _is_container(cited, work), "related", ("container",)),
-        (place is True and (authors or agrees or is_near_title), "same", ()),
-        (place is True, "doubtful", wrong or ("title",)),
-        # The title agrees. A short one is that of many works, a long one can have an editor's name at the agency.
-        (agrees and facts["authors"] and (facts["place"] or (facts["year"] and len(full) < 6)), "different", wrong),
-        (agrees and facts["authors"], "doubtful", wrong),
-        (title == "main" and facts["place"] and is_far, "different", wrong),
-        (agrees and facts["place"], "related", wrong),
-        # One is a preprint, and the other is in a journal or a book.
-        (agrees and cited.is_preprint != has_place == is_posted, "related", ("edition", *wrong)),
-        (agrees and is_far, "related", wrong),
-        (agrees and (len(full) > 2 or bool(authors)), "same", ()),
-        (agrees, "doubtful" if wrong else "unknown", wrong),
-        # It does not, or there is none. A translation can have another year, and another spelling of the author.
-        (has_page and bool(authors) and is_near, "same", ()),
-        (is_foreign and facts["authors"] and (facts["place"] or facts["year"]), "different", ("title", *wrong)),
-        (is_foreign and not is_moved, "doubtful", ("title", *wrong)),
-        (is_moved, "different" if facts["year"] and title != "foreign" else "related", ("title", *wrong)),
-        (len(wrong) > 1, "different", wrong),
-        (bool(wrong or title), "doubtful", wrong or ("title",)),
-    )
-    return next(((word, differs) for is_so, word, differs in words if is_so), ("unknown", ()))
-
-
-def _compare_titles(cited: Cited, work: Work, full: list[str]) -> _Title | None:
-    """How the title of a reference reads, compared with that of the work, whose words are `full`."""
     main, tail = (work.title, work.subtitle) if work.subtitle else split_title(work.title)
     stated = cited.title or cited.text
     if not stated or is_latin(stated) != is_latin(work.title):
-        return None
-    parts = [split_words(main), split_words(tail) if len(tail) > 20 else []]
+        return None, len(full)
+    parts = [words for words in (split_words(main), split_words(tail) if len(tail) > 20 else []) if words]
     found = _read_title(cited.title, full, parts) if cited.title else None
     if cited.text and found not in ("full", "main"):
-        found = _find_in_text(cited.text, full, parts) or found
+        found = _find_in_text(cited, work, full, parts) or found
+    # What stands for a title that the agency does not have.
+    if found == "other" and re.match(r"(?:proceedings|actes|actas|tagungsband)\b", simplify(work.title)):
+        return "near", len(full)
     if found == "other" and cited.title:
         languages = find_language(cited.title), find_language(work.full_title)
         # Without small words, a title can be of any language.
         if languages[0] != languages[1] or not languages[0]:
-            return "foreign" if all(languages) else "unsure"
-    return found
+            return "foreign" if all(languages) else "unsure", len(full)
+    return found, len(full) if found == "full" else len(parts[0]) if parts else 0
 
 
 def _read_title(title: str, full: list[str], parts: list[list[str]]) -> _Title | None:
@@ -154,19 +208,28 @@ def _read_title(title: str, full: list[str], parts: list[list[str]]) -> _Title |
     is_part = any(part != full and measure(words, part) >= 0.95 for part in parts)
     if share >= 0.8 and not (is_part and share < 1.0):
         return "full"
-    if any(measure(words, part) >= 0.85 for part in parts) or measure(main, full) >= 0.85:
+    if is_part or any(measure(words, part) >= 0.85 for part in parts) or measure(main, full) >= 0.85:
+        return "main"
+    # A title that is cut.
+    common = len(find_common(words, full))
+    if (
+        len(words) > 3
+        and common >= 0.9 * len(set(words))
+        and len(find_common(words, full[: len(words) + 1])) >= common - 1
+    ):
         return "main"
     return "other" if share < 0.6 else "near"
 
 
-def _find_in_text(text: str, full: list[str], parts: list[list[str]]) -> _Title | None:
+def _find_in_text(cited: Cited, work: Work, full: list[str], parts: list[list[str]]) -> _Title | None:
     """How the title of a work reads in a text, as words between two marks. None if it is not in it."""
+    names = {word for author in work.authors for word in name_words(author) if not work.is_group}
     known = set(full[:40])
     segments: list[tuple[int, set[str]]] = []
-    for segment in _SEGMENT.split(text[:800]):
-        words = set(split_words(segment))
+    for segment in _SEGMENT.split(cited.text[:800]):
+        words = {word for word in split_words(segment) if word not in names} if segment.strip() else set()
         segments.append((len(words), {word if word in known else find_near_word(word, known) or "" for word in words}))
-    for number, wanted in enumerate((known, *map(set, parts))):
+    for level, wanted, least in (("full", known, 0.8), *(("main", set(part), 0.85) for part in parts)):
         for begin, (_, first) in enumerate(segments):
             if first.isdisjoint(wanted):
                 continue
@@ -174,19 +237,31 @@ def _find_in_text(text: str, full: list[str], parts: list[list[str]]) -> _Title 
             for size, words in segments[begin : begin + 8]:
                 total += size
                 shared |= words & wanted
-                if 2 * len(shared) >= (0.85 if number else 0.8) * (total + len(wanted)):
-                    return "main" if number else "full"
+                if 2 * len(shared) >= least * (total + len(wanted)):
+                    return "full" if level == "full" else "main"
     return None
 
 
 def _is_container(cited: Cited, work: Work) -> bool:
     """Whether one is a part of the other: a chapter has the DOI of its book, or a book that of a chapter."""
     main, book = split_words(split_title(work.title)[0]), split_words(work.container)
-    stated = split_words(cited.title), split_words(split_title(cited.title)[0])
-    if len(book) > 1 and not work.volume and max(measure(words, book) for words in stated) >= 0.85:
-        return True
+    if len(book) > 1 and not work.volume and cited.title:
+        stated = split_words(cited.title), split_words(split_title(cited.title)[0])
+        if max(measure(words, book) for words in stated) >= 0.85:
+            return True
     # In a text, editors come before the title of the book, and publishers after it.
-    return bool(main) and len(find_common(split_words(cited.container), main)) >= 0.9 * len(set(main))
+    words = split_words(cited.container)
+    words = words[: 2 * len(main) + 12] if cited.text else words
+    common = len(find_common(words, main))
+    return len(main) > 1 and common >= 0.9 * len(set(main)) and (bool(cited.text) or common >= 0.5 * len(set(words)))
+
+
+def _is_other_form(cited: Cited, work: Work) -> bool:
+    """Whether one is a preprint or a thesis, and the other is in a journal or a book."""
+    has_place = bool(cited.pages or cited.volumes)
+    if work.type in ("posted-content", "preprint") or is_preprint(work.container):
+        return not cited.is_preprint and has_place
+    return cited.is_preprint and not has_place and bool(work.page or work.volume)
 
 
 def _compare_authors(cited: Cited, work: Work) -> bool | None:
@@ -194,20 +269,21 @@ def _compare_authors(cited: Cited, work: Work) -> bool | None:
     if not work.authors or not cited.names or is_latin(cited.names) != is_latin(work.authors[0]):
         return None
     if work.is_group or is_group(work.authors[0]):
-        return has_group(work.authors[0], cited.names) or None
+        return True if has_group(work.authors[0], cited.names) or has_name(work.authors[0], ()) else None
     words = name_words(cited.names)
-    if words and has_name(work.authors[0], words):
+    if not words:
+        return None
+    if has_name(work.authors[0], words):
         return True
-    is_open = not words or is_group(cited.names) or any(has_name(author, words) for author in work.authors[1:])
-    return None if is_open else False
+    if is_group(cited.names) or any(has_name(author, words) for author in work.authors[1:]):
+        return None
+    return False
 
 
 def _compare_places(cited: Cited, work: Work) -> tuple[bool | None, bool]:
     """Whether volume and page agree, and whether the page alone does."""
-    volume, issue = (
-        number in numbers if number and numbers else None
-        for number, numbers in ((read_number(work.volume), cited.volumes), (read_number(work.issue), cited.issues))
-    )
+    volume = _is_among(read_number(work.volume), cited.volumes)
+    issue = _is_among(read_number(work.issue), cited.issues)
     first, last = int(read_number(work.page) or 0), int(read_number(work.last_page) or 0)
     pages = {int(page) for page in cited.pages}
     if cited.volumes and pages and work.type in _BOOKS and not (work.volume or first):
@@ -222,3 +298,16 @@ def _compare_places(cited: Cited, work: Work) -> tuple[bool | None, bool]:
     )
     is_other_page = bool(first and pages) and first not in pages and not is_own
     return (False if is_other_page or volume is False or (volume and issue is False) else None), False
+
+
+def _is_other_container(cited: Cited, work: Work) -> bool:
+    """Whether the entry names a journal or a book with no word of that of the work, also as abbreviations."""
+    words, others = split_words(cited.container), split_words(work.container)
+    if cited.text or not words or not others or is_latin(cited.container) != is_latin(work.container):
+        return False
+    is_short = all(any(other.startswith(word) for other in others) for word in words)
+    return not (is_short or find_common(words, others) or has_group(work.container, cited.container))
+
+
+def _is_among(number: str, numbers: frozenset[str]) -> bool | None:
+    return number in numbers if number and numbers else None

@@ -8,26 +8,29 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-#: The small words of languages, which have no meaning of their own, and endings that tell them; of folded words.
-_LANGUAGES: Final = tuple(
-    (language, frozenset(small.split()), re.compile(rf"(?:{endings})$"))
-    for language, small, endings in (
-        ("en", "a an and are as at between by for from how into is its of on or the to toward using via what with",
-         r"ing|ness|ship|ed|ics?|[a-z]{3}y|ies|ous|ance|ence|sh|ck|th|ght"),
-        ("de", "als am auf aus bei das dem den der des die durch ein eine einer eines fur im mit nach ohne uber um "
-         "und vom von wie zu zum zur", r"ung|[hk]eit|ische[nrs]?|lich\w{0,2}|schaft|tat|ismus|iker|[a-z]{4}en"),
-        ("fr", "a au aux avec ce dans de des du en est et l la le les leur ou par pour sur un une",
-         r"iques?|eux|aires?|eurs?|ites?|elles?|ement|isme"),
-        ("es", "a como con de del el en es la las lo los para por se sobre su un una y",
-         r"cion|ciones|dad|dades|[ií]c[oa]s?"),
-        ("it", "che da dal dei del della delle di e gli i il la le lo nel nella per su sul tra un una",
-         r"zion[ei]|ita|ic[oahe]{1,2}"),
-        ("pt", "a ao as com da das de do dos e em na no nos o os para por sobre uma", r"cao|coes|dades?|ic[oa]s?"),
-        ("nl", "bij de door een en het met naar om op over tot uit van voor", "(?!)"),
-        ("ru", "dlia i iz k na o ob ot po pri s v", "(?!)"),
-    )
-)  # fmt: skip
-_STOP: Final = frozenset({"in"}).union(*(small for _, small, _ in _LANGUAGES))
+#: Words without a meaning of their own, by language. One that several languages have tells none of them apart.
+_STOP: Final = {
+    "en": "a an and are as at between by for from how into is its of on or the to toward using via what with",
+    "de": "als am auf aus bei das dem den der des die durch ein eine einer eines fur im mit nach ohne uber um und vom "
+    "von wie zu zum zur",
+    "fr": "a au aux avec ce dans de des du en est et l la le les leur ou par pour sur un une",
+    "es": "a como con de del el en es la las lo los para por se sobre su un una y",
+    "it": "che da dal dei del della delle di e gli i il la le lo nel nella per su sul tra un una",
+    "pt": "a ao as com da das de do dos e em na no nos o os para por sobre uma",
+    "nl": "bij de door een en het met naar om op over tot uit van voor",
+    "ru": "dlia i iz k na o ob ot po pri s v",
+}  # fmt: skip
+STOP: Final = frozenset(word for words in _STOP.values() for word in words.split()) | {"in"}
+#: Endings that tell a language, of folded words.
+_ENDINGS: Final = {
+    "en": re.compile(r"(?:ing|ness|ship|ed|ics?|[a-z]{3}y|ies|ous|ance|ence|sh|ck|th|ght)$"),
+    "de": re.compile(r"(?:ung|[hk]eit|ische[nrs]?|lich\w{0,2}|schaft|tat|ismus|iker|[a-z]{4}en)$"),
+    "fr": re.compile(r"(?:iques?|eux|aires?|eurs?|ites?|elles?|ement|isme)$"),
+    "es": re.compile(r"(?:cion|ciones|dad|dades|[ií]c[oa]s?)$"),
+    "it": re.compile(r"(?:zion[ei]|ita|ic[oahe]{1,2})$"),
+    "pt": re.compile(r"(?:cao|coes|dades?|ic[oa]s?)$"),
+}
+_LANGUAGES: Final = {language: frozenset(words.split()) for language, words in _STOP.items()}
 _CYRILLIC: Final = "a b v g d e zh z i i k l m n o p r s t u f kh ts ch sh shch y e iu ia i i e g"
 _LETTERS: Final = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ß": "ss", "’": "'", "ʹ": "'"}
@@ -37,8 +40,11 @@ _LETTERS: Final = str.maketrans(
     | dict(zip("абвгдежзийклмнопрстуфхцчшщыэюяіїєґ", _CYRILLIC.split(), strict=True))
     | dict.fromkeys("ъь", "")
 )
-_CJK: Final = "\u2e80-\u9fff\uf900-\ufaff"
-_WORD: Final = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])(?:[^\W\d_]|\ufffd))+|\d+")
+CJK: Final = "\u2e80-\u9fff\uf900-\ufaff"
+_WORD: Final = re.compile(rf"[{CJK}]+|(?:(?![{CJK}])(?:[^\W\d_]|\ufffd))+|\d+")
+_ELISION: Final = re.compile(r"\b(?:[cdjlmnst]|qu|dell|nell|sull|all)'(?=\w)")
+#: Prefixes that some write as words of their own.
+_PREFIX: Final = re.compile(r"\b(anti|co|inter|micro|multi|non|pre|re|semi|sub)-(?=[a-z])")
 _TEX: Final = re.compile(r"\\(?:[^A-Za-z]|[uvHtcdbkr](?![A-Za-z])|[A-Za-z]{2,20}(?=[\s{\\$]))\s?|[{}$]|<[^<>]{1,40}>")
 _SUBTITLE: Final = re.compile(r"\s?[:;?!]\s|\.\s|\s-+\s|--+|(?<=[^\W\d]):(?=[^\W\d])")
 #: What spellings of one name differ in, after folding: transliterations, and German vowels.
@@ -72,12 +78,12 @@ def simplify(text: str) -> str:
 
 def split_words(text: str) -> list[str]:
     """The words of a text that mean something, in their order. Chinese and Japanese are read as pairs of characters."""
-    folded = simplify(text)
+    folded = _PREFIX.sub(r"\1", _ELISION.sub(" ", simplify(text)))
     found: list[str] = []
     for word in _WORD.findall(folded):
-        if "\u2e80" <= word[0] <= "\ufaff":
+        if "\u2e80" <= word[0] <= "\u9fff" or "\uf900" <= word[0] <= "\ufaff":
             found += [word[at : at + 2] for at in range(max(1, len(word) - 1))]
-        elif word not in _STOP:
+        elif word not in STOP:
             found.append(word)
     return found or _WORD.findall(folded)
 
@@ -102,8 +108,13 @@ def find_common(words: Collection[str], others: Collection[str]) -> set[str]:
 
 def find_near_word(word: str, others: Iterable[str]) -> str | None:
     """One of the words that is nearly equal, None without one."""
-    # Misread letters are seldom the first.
-    return next((other for other in others if other[0] == word[0] and is_near(word, other)), None)
+    if len(word) < 4:
+        return None
+    # Misread letters are seldom the first; a lost one can be.
+    begins = (word[0], "\ufffd")
+    return next(
+        (other for other in others if (other[0] in begins or word[0] == "\ufffd") and is_near(word, other)), None
+    )
 
 
 def is_near(word: str, other: str) -> bool:
@@ -113,13 +124,16 @@ def is_near(word: str, other: str) -> bool:
         return False
     begin = _count_equal(word, other)
     end = _count_equal(word[begin:][::-1], other[begin:][::-1])
-    return longer - begin - end <= (2 if longer > 7 else 1)
+    # A character that an agency has lost stands for itself and for one more.
+    most = 2 if longer > 7 or "\ufffd" in word + other else 1
+    return longer - begin - end <= most
 
 
 def _count_equal(word: str, other: str) -> int:
     """The letters that two words begin with."""
-    pairs = enumerate(zip(word, other, strict=False))
-    return next((at for at, (one, two) in pairs if one != two), min(len(word), len(other)))
+    return next(
+        (at for at, (one, two) in enumerate(zip(word, other, strict=False)) if one != two), min(len(word), len(other))
+    )
 
 
 def measure(words: Sequence[str], others: Sequence[str]) -> float:
@@ -129,14 +143,16 @@ def measure(words: Sequence[str], others: Sequence[str]) -> float:
 
 
 def find_language(title: str) -> str:
-    """The language of most of the small words and endings of a title. "" if none is known."""
+    """The language of most of the small words and endings of a title, or its script. "" if none is known."""
     if not is_latin(title):
-        return "other"
+        scripts = (unicodedata.name(letter, "").partition(" ")[0] for letter in title if letter.isalpha())
+        return "CJK" if re.search(f"[{CJK}]", title) else next(scripts, "")
     words = _WORD.findall(simplify(title))
-    counts = []
-    for language, small, endings in _LANGUAGES:
-        ends = sum(len(word) > 4 and endings.search(word) is not None for word in words)
-        counts.append((2 * sum(word in small for word in words) + ends, language))
+    counts: list[tuple[int, str]] = []
+    for language, known in _LANGUAGES.items():
+        ending = _ENDINGS.get(language)
+        ends = sum(len(word) > 4 and ending.search(word) is not None for word in words) if ending else 0
+        counts.append((2 * sum(word in known for word in words) + ends, language))
     (second, _), (most, language) = sorted(counts)[-2:]
     return language if most > second else ""
 
@@ -182,7 +198,12 @@ def is_group(name: str) -> bool:
 
 
 def has_group(name: str, text: str) -> bool:
-    """Whether a text has the name of an organisation, or its initials."""
+    """Whether a text has the name of an organisation, or the initials of one."""
     words, known = name_words(name), name_words(text)
     initials = "".join(word[0] for word in split_words(name) if word.isalpha())
-    return 2 * len(find_common(words, known)) > len(words) or (len(initials) > 2 and initials in known)
+    others = "".join(word[0] for word in split_words(text)[:12] if word.isalpha())
+    return (
+        2 * len(find_common(words, known)) > len(words)
+        or (len(initials) > 2 and initials in known)
+        or (len(known) == 1 and len(others) < 3 and len(next(iter(known))) > 2 and next(iter(known)) in initials)
+    )

@@ -176,7 +176,7 @@ class KeptWork(NamedTuple):
 #: Works in the note, and the bytes of each.
 _MAX_WORKS: Final = 4_096
 _MAX_BYTES: Final = 600
-_KEPT: Final = msgspec.json.Decoder(KeptWork)
+_KEPT: Final = msgspec.json.Decoder(tuple[float, Work])
 
 
 def read_works(note: bytes | None) -> Iterator[tuple[str, KeptWork]]:
@@ -184,7 +184,7 @@ def read_works(note: bytes | None) -> Iterator[tuple[str, KeptWork]]:
     for line in islice((note or b"").split(b"\n", _MAX_WORKS), _MAX_WORKS):
         try:
             key, kept = line.split(b"\t", 1)
-            yield key.decode(), _KEPT.decode(kept)
+            yield key.decode(), KeptWork(*_KEPT.decode(kept))
         except (msgspec.MsgspecError, ValueError):
             continue
 
@@ -193,10 +193,16 @@ def write_works(works: Mapping[str, KeptWork], before: bytes | None, is_usable: 
     """The note with these works and those that it had, as far as they are usable. The oldest are left out."""
     merged = {**dict(read_works(before)), **works}
     newest = sorted(merged.items(), key=lambda item: item[1].fetched_at, reverse=True)
-    lines = (_write_line(key, kept) for key, kept in newest if is_usable(key, kept.fetched_at))
-    note = b"\n".join(islice((line for line in lines if len(line) < _MAX_BYTES), _MAX_WORKS))
-    # 1 MiB in all.
-    return note if len(note) <= 1 << 20 else note[: 1 << 20].rpartition(b"\n")[0]
+    lines: list[bytes] = []
+    room = 1024 * 1024
+    for key, kept in newest:
+        line = _write_line(key, kept)
+        room -= len(line) + 1
+        if room < 0 or len(lines) >= _MAX_WORKS:
+            break
+        if len(line) < _MAX_BYTES and is_usable(key, kept.fetched_at):
+            lines.append(line)
+    return b"\n".join(lines)
 
 
 def _write_line(key: str, kept: KeptWork) -> bytes:

@@ -14,6 +14,7 @@ from cachetools import LRUCache, TLRUCache
 from doi_names.name import HandleName
 from doi_proxy.cache.missed import WORKS
 from doi_proxy.cache.store import scopes_of
+from doi_proxy.cache.tiered import TieredStore
 from doi_proxy.errors import FAILURES
 from doi_proxy.features.feature import Core
 from doi_proxy.features.metadata.cited import read_cited
@@ -21,7 +22,7 @@ from doi_proxy.features.metadata.client import CSL, MetadataClient, ServerFailur
 from doi_proxy.features.metadata.match import Compared, NotCompared, match
 from doi_proxy.features.metadata.work import KeptWork, Work, read_work, read_works, write_works
 from doi_proxy.networks import AllowedAddresses
-from doi_proxy.resolver.destination import DestinationQuery
+from doi_proxy.resolver.destination import DestinationQuery, Destinations
 from doi_proxy.resolver.resolution import Conditions, ResolveOptions, name_media_type
 from doi_proxy.resolver.target import href, matches, web_target
 from doi_proxy.system.check import Service
@@ -41,6 +42,10 @@ HOST_FAILURES: Final = 3
 _OPTIONS: Final = ResolveOptions(media_type=CSL)
 
 
+class HostRests(ServerFailure):
+    """The host is left alone, because it failed or asked for it."""
+
+
 class _Host:
     """The fetches from one host: four at a time, three of them for lists. A host that fails or asks for it rests."""
 
@@ -57,7 +62,7 @@ class _Host:
                 attempts -= 1
                 # A reader does not wait for the end of a longer rest.
                 if (seconds := self._rests_until - time.monotonic()) > 10.0:
-                    raise ServerFailure("the host is left alone")
+                    raise HostRests("the host is left alone")
                 await asyncio.sleep(max(0.0, seconds))
                 try:
                     body = await fetch(url)
@@ -75,19 +80,20 @@ class _Host:
 
 
 class Works(Service):
-    """Finds works."""
+    """Finds works. `fetch` returns the body at an address, None if it has none, or raises ServerFailure."""
 
     def __init__(
         self,
-        core: Core,
-        client: MetadataClient,
+        destinations: Destinations,
+        fetch: Callable[[str], Awaitable[bytes | None]],
+        cache: TieredStore,
         count: Callable[[str], None] = lambda result: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`count` is called with the result of each fetch. `clock` is in seconds since the epoch."""
-        self._destinations = core.destinations
-        self._client = client
-        self._cache = core.cache
+        self._destinations = destinations
+        self._fetch = fetch
+        self._cache = cache
         self._count = count
         self._clock = clock
         self._works: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
@@ -142,9 +148,10 @@ class Works(Service):
             return known
         task = self._tasks.get(name.key)
         if task is None:
-            # Fetches that wait or are under way. With more, pages of a slow agency leave tasks behind without end.
+            # Fetches that wait or are under way. At the limit, a page is sent without: an agency that takes seconds
+            # answers one fetch in two seconds, and each page would wait, and leave a task behind.
             if timeout is not None and len(self._tasks) >= 256:
-                self._count("failed")
+                self._count("refused")
                 return None
             task = self._tasks[name.key] = asyncio.create_task(self._bring(name, client, priority))
             task.add_done_callback(lambda _: self._tasks.pop(name.key))
@@ -173,12 +180,11 @@ class Works(Service):
             await self.save()
 
     async def stop(self) -> None:
-        """Cancel the fetches, wait for their ends, and close the connections."""
+        """Cancel the fetches, and return when they have ended."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._client.aclose()
 
     async def _bring(self, name: HandleName, client: ClientNetwork, priority: Priority) -> None:
         """Fetch a work into memory. A host that is well, and busy, makes no name absent."""
@@ -188,11 +194,11 @@ class Works(Service):
             body = None
             if url is not None:
                 host = self._hosts.setdefault(urlsplit(url).hostname or "", _Host())
-                body = await host.run(self._client.fetch, url, priority)
+                body = await host.run(self._fetch, url, priority)
         except (*FAILURES, ServerFailure) as failure:
             # Without the records of the prefix, the agency was not asked.
             self._absent[name.key] = "failed" if isinstance(failure, ServerFailure) else "address"
-            self._count("failed")
+            self._count("refused" if isinstance(failure, HostRests) else "failed")
             return
         work = None if body is None else read_work(body, names)
         if work is None:
@@ -219,11 +225,25 @@ class Works(Service):
         return None, keys
 
 
-def open_metadata_client(settings: Settings) -> MetadataClient:
-    """The client that fetches works. Raises ConfigurationError."""
-    authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
-    identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
-    return MetadataClient(AllowedAddresses(settings.upstream_private_servers), identity, authorities)
+class OpenWorks(Works):
+    """The works, and the client that fetches them. Raises ConfigurationError."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: Core,
+        count: Callable[[str], None] = lambda result: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        authorities = None if settings.upstream_ca_bundle is None else str(settings.upstream_ca_bundle)
+        identity = identify(f"doi-proxy/{read_version()}", settings.upstream_contact)
+        self._client = MetadataClient(AllowedAddresses(settings.upstream_private_servers), identity, authorities)
+        super().__init__(core.destinations, self._client.fetch, core.cache, count, clock)
+
+    async def stop(self) -> None:
+        """End the fetches, and close the connections."""
+        await super().stop()
+        await self._client.aclose()
 
 
 #: Seconds that the page of a record waits for its metadata. The records of a new prefix and the answer of an agency
