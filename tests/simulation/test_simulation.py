@@ -16,7 +16,7 @@ from tests.world.calls import CALLS, OPERATIONS, How
 
 STEPS = 25
 #: Of the calls of a store, every so many is played here, and all of them in the night.
-EVERY = 151
+EVERY = 149
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -62,6 +62,14 @@ def test_a_batch_is_written_whole_or_not_at_all(file: sqlite3.Connection) -> Non
     assert not file.in_transaction
 
 
+def test_a_transaction_that_an_error_left_open_does_not_stop_the_writing(file: sqlite3.Connection) -> None:
+    file.execute("BEGIN IMMEDIATE")
+    file.execute("DELETE FROM totals")
+    write(file, put(entry(KEY)))
+    assert read(file) == entry(KEY)
+    assert file.execute("SELECT count(*) FROM totals").fetchone() == (1,)
+
+
 def test_announcements_of_long_names_have_a_bound_in_bytes(file: sqlite3.Connection) -> None:
     for at in range(0, 1_000, 100):
         write(

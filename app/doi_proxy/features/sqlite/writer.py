@@ -422,6 +422,9 @@ def write_batch(
 
     `records` follow what is written, and forget what they read if that changes one.
     """
+    if connection.in_transaction:
+        # An error left the last one open. Until it ends, no process writes.
+        connection.execute("ROLLBACK")
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Read before this batch adds its own: they were recorded after the queries of its entries.
