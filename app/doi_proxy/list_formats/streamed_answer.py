@@ -64,7 +64,7 @@ class StreamedAnswer(Response):
                 answering.cancel()  # the client has left, or the server stops
             await asyncio.gather(filling, answering, return_exceptions=True)
             if client := scope.get("client"):
-                self._charge(client[0], max(output.rows, body.received // 1024))
+                self._charge(client[0], max(output.rows, max(body.received, output.unpacked) // 1024))
         error = None if answering.cancelled() else answering.exception()
         if isinstance(error, FAILURES):
             await _send_reply(error_problem(as_failure(error)), output.send)
@@ -83,8 +83,15 @@ class Output:
     send: Send
     is_gone: Callable[[], bool]
     abort: Callable[[], None] = lambda: None
-    #: The rows of the answer so far.
+    #: The rows of the answer so far, and the bytes of a text that were unpacked.
     rows: int = 0
+    unpacked: int = 0
+
+    async def count(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The pieces of a text, counted: one that is compressed costs what it unpacks to."""
+        async for piece in pieces:
+            self.unpacked += len(piece)
+            yield piece
 
     @asynccontextmanager
     async def open_rows(self, media_type: str, fields: Sequence[str]) -> AsyncIterator[RowStream]:

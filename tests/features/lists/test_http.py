@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import csv
+import gzip
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
@@ -183,6 +184,10 @@ async def test_the_rows_are_counted_by_verdict(proxy: Proxy) -> None:
 async def test_a_list_is_charged_for_its_names_and_a_text_for_its_kilobytes(path: str, body: str) -> None:
     async with Proxy(client_rate=0.001, client_burst=102) as proxy:
         assert (await proxy.post(path, body, content_type=TEXT)).status == 200
+        assert [(await proxy.get("/10.5555/a")).status == 429 for _ in range(2)] == [False, True]
+    async with Proxy(client_rate=0.001, client_burst=102) as proxy:
+        packed = gzip.compress(body.encode())
+        assert (await proxy.post(path, packed, content_type=TEXT, content_encoding="gzip")).status == 200
         assert [(await proxy.get("/10.5555/a")).status == 429 for _ in range(2)] == [False, True]
 
 

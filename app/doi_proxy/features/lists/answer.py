@@ -186,14 +186,14 @@ class RowsAnswer(StreamedAnswer):
         # What a compressed list is large in is not known before its end.
         place = OpenList(body, output.abort, length=None if self._request.form.is_gzip else self._request.length)
         with self._service.open.enter(self._request.client, place):
-            inputs = self._read_inputs(body)
+            inputs = self._read_inputs(body, output)
             groups = self._service.batches.groups(inputs, self._request.options)
             async with aclosing(groups), output.open_rows(self._request.output, self._request.fields) as rows:
                 async for group in place.limit(groups):
                     if not await rows.write([self._members(row) for row in group]):
                         return
 
-    async def _read_inputs(self, body: BodyBuffer) -> AsyncIterator[BatchInput]:
+    async def _read_inputs(self, body: BodyBuffer, output: Output) -> AsyncIterator[BatchInput]:
         limits, form = self._service.limits, self._request.form
         hold_turn = partial(self._service.text_turns.hold, self._request.client)
         if not self._request.extracts:
@@ -202,7 +202,7 @@ class RowsAnswer(StreamedAnswer):
                 yield item if isinstance(item, ListItem) else read_input(item)
             return
         names = 0
-        text = decode_text(decompress_body(body.pieces(), is_gzip=form.is_gzip))
+        text = decode_text(output.count(decompress_body(body.pieces(), is_gzip=form.is_gzip)))
         async for found in find_names_of(text, hold_turn):
             names += 1
             require_few(names, limits)

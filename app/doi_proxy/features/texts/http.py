@@ -67,7 +67,7 @@ class ExtractedAnswer(StreamedAnswer):
         self._output_type = output_type
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        pieces = decompress_body(body.pieces(), is_gzip=self._form.is_gzip)
+        pieces = output.count(decompress_body(body.pieces(), is_gzip=self._form.is_gzip))
         decode = extraction.decode_json if self._form.media_type == JSON else extraction.decode_text
         names = extraction.find_names_of(decode(pieces), self._hold_turn)
         async with output.open_rows(self._output_type, ("doi", *extraction.POSITION_FIELDS)) as rows:
