@@ -344,7 +344,7 @@ class TaggedReader(lines.LineReader):
         # MEDLINE has the same name in two fields.
         if tags is not MEDLINE or all(item.text.casefold() != name.casefold() for item in self._names):
             self._names.append(entries.ListItem(name, line.number, entry.key, note=lines.note_encoding(name, line)))
-        # Names of one reference that wait for its end, and characters of its other fields that do.
+        # Names of one reference that wait for its end.
         return self._release() if len(self._names) >= 100 else []
 
     def _finish(self) -> list[entries.ReadItem]:

@@ -143,8 +143,7 @@ class OpenEntry:
         self._line = line
         self._head = head
         self._fields: list[EntryField] = []
-        # Characters that are kept for the search.
-        self._room = 16_384
+        self._room = MAX_SEARCHED_CHARACTERS
 
     def add(self, name: str, text: str, line: int, *, is_distant: bool) -> None:
         """Keep a field for the search."""

@@ -43,8 +43,8 @@ class StreamedAnswer(Response):
     read_ahead_bytes = 64 * 1024
 
     def __init__(self, charge: Charge) -> None:
-        """`charge` is called at the end with the address of the client, and with the rows or the kilobytes of the
-        request, whichever are more.
+        """`charge` is called at the end with the address of the client, and with the rows, or the kilobytes of the
+        request as received or unpacked, whichever are more.
         """
         super().__init__()
         self._charge = charge

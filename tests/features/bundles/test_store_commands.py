@@ -630,7 +630,7 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
         (["show", "--store-url", f"sqlite:///{'x' * 300}"], "cannot be opened: File name too long"),
         (["export", "--from", "x", "--prefix", "10.1000"], "give one of them"),
         (["export", "--column", "doi"], "--column is for the lists of names"),
-        (["export", "bundle.ndjson", "-o", "b.ndjson"], "name the same file"),
+        (["export", "bundle.ndjson", "-o", "b.ndjson"], "both name the bundle"),
         (["show", "10.1000/1", "--every-entry"], "give no names"),
         (["show", "--server", "http://127.0.0.1:9"], "--server needs names"),
         (["export", "--prefix", "1000"], "a DOI prefix looks like 10.1000"),

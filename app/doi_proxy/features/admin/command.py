@@ -135,7 +135,7 @@ def _show(context: feature.CommandContext, namespace: argparse.Namespace) -> int
                 print_json(client.show(name))
             except DoiProxyError as error:
                 problems.append(f"doi-proxy: {error.message}")
-    # After the store: of one that failed, it is not known that it has no entry.
+    # After the store is closed: if it failed, that error is raised first, and "no entry" is not known.
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -183,8 +183,9 @@ def _refresh_name(client: AdminClient, name: HandleName) -> int:
     if report["refreshed"]:
         print(f"{name.text}: refreshed")
         return 0
-    failure = report["failure"] or "a local record answers"
-    print(f"{name.text}: could not verify ({failure}); the entry is unchanged")
+    failure = report["failure"]
+    reason = "a local record answers" if failure is None else f"could not verify ({failure})"
+    print(f"{name.text}: {reason}; the entry is unchanged")
     return 1
 
 

@@ -286,8 +286,10 @@ def _add_cache(app: FastAPI, context: Context, core: Core) -> None:
         name = require_name(read_typed(body.doi or ""))
         origin, failure = await fetch_now(core.resolver, name, Priority.PERSON)
         entry = None if origin is None else await _find_entry(core, name, clock())
-        audit(request, "refresh", what, failure or "refreshed")
-        return RefreshReport(doi=name.key, refreshed=origin is Origin.BYPASSED, failure=failure, entry=entry)
+        is_refreshed = origin is Origin.BYPASSED
+        result = "refreshed" if is_refreshed else "not refreshed: a local record answers"
+        audit(request, "refresh", what, failure or result)
+        return RefreshReport(doi=name.key, refreshed=is_refreshed, failure=failure, entry=entry)
 
 
 def _add_service(app: FastAPI, context: Context, limits: Limits) -> None:

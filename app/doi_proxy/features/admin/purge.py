@@ -73,7 +73,7 @@ class Selection:
     everything: bool = False
 
     def scope(self) -> str:
-        """The scope whose earlier queries a purge refuses, unless it is one of a name: that is the scope then."""
+        """The scope whose earlier queries a purge refuses. Not for a purge of one name, whose scope is the name."""
         if self.prefix is not None:
             return fold(self.prefix.key).rstrip("/") + "/"
         return EVERYTHING if self.everything else NOT_FOUND

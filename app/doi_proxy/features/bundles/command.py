@@ -182,7 +182,7 @@ def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     if namespace.column and not namespace.lists:
         raise ConfigurationError("--column is for the lists of names; give them with --from LIST")
     if namespace.file and namespace.output:
-        raise ConfigurationError("FILE and --output name the same file; give one of them")
+        raise ConfigurationError("FILE and --output both name the bundle; give one of them; give one of them")
     choice = ExportChoice(namespace.lists, read_prefix(namespace.prefix), namespace.column)
     return run_job(export(context, choice, namespace.file or namespace.output or STANDARD_OUTPUT))
 

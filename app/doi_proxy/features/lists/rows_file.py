@@ -186,7 +186,7 @@ class RowOutput:
             self.obstacle = f"rows without the members {' and '.join(NEEDED)} cannot be continued; add them to --fields"
         #: The rows by verdict, without those that are yet to be looked up again.
         self.verdicts = Counter[Verdict]()
-        #: How many of them lead to another work, and how many are of entries without a DOI.
+        #: How many of them are of entries without a DOI.
         self.without_doi = 0
         #: The rows by what their reference has to do with the work, those of earlier runs too. "" was not compared.
         self.matches = Counter[str]()

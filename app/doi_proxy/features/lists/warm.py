@@ -76,7 +76,7 @@ class _Result:
         self.verdicts[row.verdict] += 1
         self._stale += row.stale
         is_unread = row.verdict is Verdict.NOT_A_DOI and row.message != WITHOUT_DOI
-        # Messages for one verdict.
+        # At most 20 messages for each verdict.
         if (is_unread or row.stale or row.verdict in (Verdict.UNVERIFIED, Verdict.RATE_LIMITED)) and (
             self._shown[row.verdict] < 20
         ):

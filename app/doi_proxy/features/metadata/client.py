@@ -108,8 +108,8 @@ class MetadataClient:
                 self._trusted = await asyncio.to_thread(load_authorities, self._ca_file)
             session = self._open_session(is_direct=proxy is None, is_tls=self._trusted is not None)
             async with session.get(url, headers=self._headers, allow_redirects=False, proxy=proxy) as response:
-                # The server cannot answer now. Any other status is about the name.
-                if response.status in {429, 500, 502, 503, 504}:
+                # The server refuses or cannot answer now. Any other status is about the name.
+                if response.status >= 500 or response.status in {401, 403, 407, 408, 429}:
                     wait = read_retry_after(response.headers.get("Retry-After", ""), time.time())
                     raise ServerFailure(f"HTTP status {response.status}", wait)
                 if response.status not in {301, 302, 303, 307, 308}:

@@ -99,7 +99,7 @@ class Works(Service):
         self._works: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
         #: Those that are not in the note of the store yet.
         self._new: LRUCache[str, KeptWork] = LRUCache(MAX_WORKS)
-        #: Names whose agency has no work, for five minutes, or did not answer, for half of one.
+        #: Names whose agency has no work, for five minutes; or did not answer or has no known address, for half of one.
         self._absent: TLRUCache[str, NotCompared] = TLRUCache(
             MAX_WORKS, ttu=lambda _, reason, now: now + (300.0 if reason == "none" else 30.0)
         )

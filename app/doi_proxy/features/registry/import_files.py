@@ -51,7 +51,7 @@ def _compress(data: bytes) -> bytes:
     return bytes(work.compress(data) + work.flush())
 
 
-#: The counts of a report. The first six add up to the records read.
+#: The counts of a report. They add up to the records read.
 COUNTS: Final = ("new", "changed", "same", "older", "repeated", "before", "drafts", "refused")
 
 

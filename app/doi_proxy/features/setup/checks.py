@@ -162,7 +162,7 @@ def _is_doi_proxy(settings: Settings) -> bool:
         with Exchange(find_server(settings, None), _TIMEOUT) as exchange:
             return exchange.send("GET", "/healthz", {}) == http.client.OK and b'"status"' in exchange.read(1_000)
     except (ProxyFailure, http.client.HTTPException, ValueError):
-        # The last two are about a host that is none.
+        # The last two are raised for a host that is not valid.
         return False
 
 

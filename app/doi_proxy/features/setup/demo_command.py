@@ -65,7 +65,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _end(*_: object) -> None:
-    # A closed terminal sends two signals: the second one must not end the end.
+    # A closed terminal sends two signals: the second one must not interrupt the clean-up.
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise SystemExit(0)

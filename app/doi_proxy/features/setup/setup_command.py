@@ -1,4 +1,4 @@
-"""`doi-proxy setup`: asks six questions, writes the files of an installation, and examines it."""
+"""`doi-proxy setup`: asks questions, writes the files of an installation, and examines it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _ask_setting(context: CommandContext, namespace: argparse.Namespace, name: s
             if name == "store_url" and answer:
                 _check_store(context)
         except ConfigurationError as error:
-            # Nobody has typed the flag of this setting.
+            # The operator did not type the flag of this setting.
             print(error.message.removeprefix(f"{flag_of(name)}: "))
         else:
             return bool(answer)

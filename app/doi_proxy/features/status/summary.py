@@ -79,7 +79,7 @@ class Facts:
     store_cause: str = ""
     #: Whether the clock was set a moment ago.
     was_clock_set: bool = False
-    #: Whether something could not be used at the last reload.
+    #: Whether the last reload failed, or a file that the settings name has a mistake.
     has_failed_reload: bool = False
     has_broken_records: bool = False
 

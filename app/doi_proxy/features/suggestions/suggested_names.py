@@ -103,7 +103,7 @@ class Existence:
 class SuggestedNames(Section):
     """The names for pages and problems.
 
-    `own_hosts` are the hosts of this resolver, as `doi_names.suggestion.suggest` expects them.
+    `own_hosts` are the hosts of this resolver, as `doi_names.suggestion.read_best` expects them.
     """
 
     template: str = "suggestions.html"

@@ -65,7 +65,7 @@ class ReferencesPage:
         self._service = service
         self._face = face
         self._admit, self.charge = opened.admit, opened.charge
-        # Refused forms whose text is read for the reader at the same time, and the seconds that this takes at most.
+        # Refused forms whose text is read at the same time, so that the reader gets it back.
         self._returned = OpenBatches(16, lambda limit: None)
 
     def add_to(self, app: FastAPI) -> None:
