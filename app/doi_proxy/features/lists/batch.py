@@ -407,7 +407,9 @@ class _Batch:
     async def _compare(self, entry: str, name: HandleName, lookup: asyncio.Task[_Answer]) -> Compared:
         """Compare a reference with the work of a name that leads somewhere."""
         await asyncio.wait((lookup,))
-        if lookup.cancelled() or lookup.result().judgement.verdict not in GOOD or not entry.strip():
+        if lookup.cancelled() or lookup.result().judgement.verdict is Verdict.UNVERIFIED:
+            return Compared(reason="unverified")
+        if lookup.result().judgement.verdict not in GOOD or not entry.strip():
             return Compared(reason="nothing")
         compare, options = self._parts.compare, self._options
         if compare is None or options.only_cached:

@@ -42,8 +42,8 @@ _SEGMENT: Final = re.compile(r"[,:;?!()\[\]\"“”„«»‘‚{}/。，：；�
 
 
 #: Why nothing was compared: the agency has no work, or did not answer, or not in time, or its address is not known now;
-#: the entry says nothing; or works are not looked up.
-NotCompared = Literal["none", "failed", "late", "address", "nothing", "off"]
+#: the entry says nothing; the name itself could not be looked up; or works are not.
+NotCompared = Literal["none", "failed", "late", "address", "nothing", "unverified", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ _REASONS: Final[dict[NotCompared, str]] = {
     "late": "Not compared: the registration agency did not answer in time.",
     "address": "Not compared: the address of the registration agency could not be looked up now.",
     "nothing": "Not compared: there is no reference with a name that leads somewhere.",
+    "unverified": "Not compared: where the name leads could not be looked up now.",
     "off": "Not compared: no works are looked up.",
 }
 
